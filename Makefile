@@ -1,0 +1,40 @@
+# Every target sets itself up: `make train` and `make test` work on an empty machine with Python >= 3.11.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+TORCH ?= torch==2.13.0
+RUN ?= runs/first
+
+.PHONY: setup train train-real test check bench clean
+
+setup: $(VENV)/.ready
+
+# torch first and pinned: a bare `torch` may pull gigabytes of CUDA libraries.
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+train: setup
+	$(BIN)/comlrl train madpo-iter --config benchmarks/learning/first.yaml output_dir=$(RUN)
+
+train-real: setup
+	$(BIN)/python -m pip install --quiet ".[real]"
+	$(BIN)/python -m benchmarks.learning.real
+
+test: setup
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/codespell
+	$(BIN)/python -m pytest tests/test_house.py
+
+bench: setup
+	$(BIN)/python -m benchmarks.speed
+
+clean:
+	rm -rf $(VENV) build *.egg-info

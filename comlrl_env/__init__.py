@@ -1,0 +1,1 @@
+"""Cooperative language tasks as PettingZoo parallel environments with one shared oracle reward."""
