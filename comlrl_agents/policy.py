@@ -1,0 +1,198 @@
+"""Policies: a local language model, and a scripted player."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from comlrl_agents import generation, logprobs, tokens
+from comlrl_agents.types import Generation, Prompt, Sampling
+from comlrl_env.errors import ConfigError
+
+
+class LLMPolicy:
+    """A causal language model with its tokenizer, as a policy.
+
+    ``model``: a loaded model object, "tiny", a folder, or a model id; names are loaded with float32 weights.
+    An object stays as it is, on its device; without ``tokenizer`` the one of ``model.config._name_or_path``
+    is used. ``sampling``: the default way to draw. ``chat``: see :func:`comlrl_agents.tokens.encode_prompt`.
+
+    The model is kept in eval mode: without dropout the margins of a batch are one deterministic function of
+    the weights, the same at sampling, in the loss and on resume.
+
+    Raises ConfigError when there is no model of that name, or no tokenizer for an object.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | str | os.PathLike[str],
+        tokenizer: Any = None,
+        *,
+        sampling: Sampling | None = None,
+        chat: bool | None = None,
+    ) -> None:
+        self.name: str | None
+        if isinstance(model, nn.Module):
+            self.name = getattr(getattr(model, "config", None), "_name_or_path", "") or None
+            self.model: nn.Module = model
+            self.tokenizer: Any = tokenizer if tokenizer is not None else _tokenizer_of(model, self.name)
+        else:
+            self.name = os.fspath(model)
+            self.model, loaded = load_model(self.name, with_tokenizer=tokenizer is None)
+            self.tokenizer = loaded if tokenizer is None else tokenizer
+        self.sampling = sampling if sampling is not None else Sampling()
+        self.chat = chat
+        self.eos_ids = tokens.eos_ids(self.model, self.tokenizer)
+        self._rng = np.random.default_rng(0)
+        self.model.eval()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model's weights are."""
+        return next(self.model.parameters()).device
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Token ids that the model is fed for this prompt."""
+        return tokens.encode_prompt(self.tokenizer, prompt, self.chat)
+
+    def generate(
+        self,
+        prompts: Sequence[Prompt],
+        n: int = 1,
+        rng: np.random.Generator | None = None,
+        sampling: Sampling | None = None,
+    ) -> list[list[Generation]]:
+        """``n`` sampled answers for each prompt, in the order of the prompts.
+
+        ``rng``: source of all randomness; None: a generator of the policy's own, seeded with 0 when it was
+        made, so that a script repeats itself while its successive calls differ. ``sampling``: instead of the
+        policy's own.
+        """
+        rng = self._rng if rng is None else rng
+        sampling = self.sampling if sampling is None else sampling
+        prompt_ids = [self.encode(prompt) for prompt in prompts]
+        generator = torch.Generator(self.device).manual_seed(int(rng.integers(2**63 - 1)))
+        sampled = generation.generate(self.model, prompt_ids, n, sampling, self.eos_ids, generator)
+        return [
+            [Generation(self._text(ids, ended), tuple(ids), ended, tuple(prompt)) for ids, ended in group]
+            for prompt, group in zip(prompt_ids, sampled, strict=True)
+        ]
+
+    def sequence_logprobs(
+        self,
+        prompt_ids: Sequence[Sequence[int]],
+        completion_ids: Sequence[Sequence[int]],
+        *,
+        score_final_token: bool = True,
+        micro_batch_tokens: int | None = None,
+    ) -> Tensor:
+        """Log π(completion | prompt) per row, float32 (B,) with gradient; see
+        :mod:`comlrl_agents.logprobs`.
+        """
+        return logprobs.sequence_logprobs(
+            self.model,
+            prompt_ids,
+            completion_ids,
+            score_final_token=score_final_token,
+            micro_batch_tokens=micro_batch_tokens,
+        )
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """The model's parameters."""
+        return self.model.parameters()
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Model and tokenizer in a folder that ``from_pretrained`` loads."""
+        self.model.save_pretrained(folder)  # type: ignore[operator]  # every transformers and PEFT model has it
+        self.tokenizer.save_pretrained(folder)
+
+    def _text(self, ids: list[int], ended: bool) -> str:
+        shown = ids[:-1] if ended else ids
+        return str(self.tokenizer.decode(shown, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+
+class ScriptedPolicy:
+    """A policy that is a plain function: ``function(prompt, rng) -> text``, called once per answer."""
+
+    def __init__(self, function: Callable[[Prompt, np.random.Generator], str]) -> None:
+        self.function = function
+
+    def generate(
+        self, prompts: Sequence[Prompt], n: int = 1, rng: np.random.Generator | None = None
+    ) -> list[list[Generation]]:
+        """``n`` answers of the function for each prompt; without ``rng`` a fresh ``default_rng(0)``."""
+        rng = np.random.default_rng(0) if rng is None else rng
+        return [[Generation(self.function(prompt, rng)) for _ in range(n)] for prompt in prompts]
+
+
+def load_policy(
+    source: str | os.PathLike[str],
+    tokenizer: Any = None,
+    *,
+    gguf_file: str | None = None,
+    sampling: Sampling | None = None,
+    chat: bool | None = None,
+) -> LLMPolicy:
+    """The policy of a folder, a model id or "tiny"; ``gguf_file`` names a GGUF file inside the folder."""
+    name = os.fspath(source)
+    model, loaded = load_model(name, gguf_file=gguf_file, with_tokenizer=tokenizer is None)
+    policy = LLMPolicy(model, loaded if tokenizer is None else tokenizer, sampling=sampling, chat=chat)
+    policy.name = name
+    return policy
+
+
+def load_model(
+    name: str, *, gguf_file: str | None = None, with_tokenizer: bool = True
+) -> tuple[nn.Module, Any]:
+    """A causal model with float32 weights, and its tokenizer (None if not wanted).
+
+    Raises ConfigError naming the model when there is no such folder and the hub does not give it.
+    """
+    if name == "tiny":
+        from comlrl_agents.tiny import load_tiny
+
+        return load_tiny()
+    from transformers import AutoModelForCausalLM
+
+    extra = {} if gguf_file is None else {"gguf_file": gguf_file}
+    tokenizer = _load_tokenizer(name, **extra) if with_tokenizer else None
+    try:
+        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **extra)
+    except (OSError, ValueError, ImportError) as error:
+        raise _missing("model", name, error) from error
+    return model, tokenizer
+
+
+def _load_tokenizer(name: str, **extra: str) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(name, **extra)
+    except (OSError, ValueError, ImportError) as error:
+        raise _missing("tokenizer", name, error) from error
+
+
+def _tokenizer_of(model: nn.Module, name: str | None) -> Any:
+    if name is None:
+        raise ConfigError(
+            f"tokenizer: {type(model).__name__} was given as an object that does not say where it came from; "
+            "pass its tokenizer too"
+        )
+    return _load_tokenizer(name)
+
+
+def _missing(what: str, name: str, error: Exception) -> ConfigError:
+    where = (
+        "the folder exists but does not hold one"
+        if Path(name).is_dir()
+        else ("there is no such folder, and the hub could not be reached or does not have it")
+    )
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return ConfigError(
+        f"{what} {name!r}: {where} ({first}); give a folder saved with save_pretrained, a model id "
+        'with the hub in reach, a loaded model object, or "tiny"'
+    )
