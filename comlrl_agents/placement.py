@@ -1,6 +1,4 @@
 """Where and how a run computes: device, number formats, threads, memory; each choice with its reason."""
-reason.
-"""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
