@@ -1,0 +1,1 @@
+"""Dividing things among a team without talking."""

@@ -1,0 +1,1 @@
+"""Stories written by several authors whose lengths must fit together."""
