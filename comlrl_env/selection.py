@@ -28,17 +28,14 @@ def check_selection(mode: str, limit: int | None, *, two_sides: bool = True) -> 
     whether there is a comparator's side, which ``comparator_reward`` needs.
     """
     if mode not in get_args(PairSelection):
-        raise ConfigError(
-            f"pair_selection: expected one of {', '.join(get_args(PairSelection))}, actually {mode!r}"
-        )
+        raise ConfigError(f"pair_selection: expected one of {', '.join(get_args(PairSelection))}, actually {mode!r}")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise ConfigError(
             f"preference_pairs_per_sample: expected None (no limit) or an integer ≥ 1, actually {limit!r}"
         )
     if mode == "all" and limit is not None:
         raise ConfigError(
-            "pair_selection='all' keeps every pair: "
-            f"expected preference_pairs_per_sample=None, actually {limit!r}"
+            f"pair_selection='all' keeps every pair: expected preference_pairs_per_sample=None, actually {limit!r}"
         )
     if mode == "comparator_reward" and not two_sides:
         raise ConfigError(
@@ -66,8 +63,8 @@ def select_pairs(
     - ``diverse``: pairs are taken one at a time. Each time it is the pair whose less used member has been
       used least; among these the one whose more used member has been used least; among these the first in
       ``reward_gap`` order. No pair is taken twice. So a candidate is used again only when every other
-      candidate with a usable gap has been used, or has none but used partners left. Where ``limit`` keeps
-      every usable pair there is nothing to choose, and they come in ``reward_gap`` order.
+      candidate with a usable gap has been used, or has none but used partners left. Without a limit there
+      is nothing to choose, and the pairs come in ``reward_gap`` order.
 
     ``same(i, j)`` says that two candidates are the same joint response. It is asked only about pairs that
     would be kept, and the limit counts after it.
@@ -127,11 +124,7 @@ def select_comparisons(
         return sorted(_draw(winners, losers, limit, rng, same), key=min)
     if mode != "all":
         gap = np.abs(difference[usable])
-        order = (
-            np.lexsort((-gap, -theirs[usable]))
-            if mode == "comparator_reward"
-            else np.argsort(-gap, kind="stable")
-        )
+        order = np.lexsort((-gap, -theirs[usable])) if mode == "comparator_reward" else np.argsort(-gap, kind="stable")
         winners, losers = winners[order], losers[order]
     return _first(winners, losers, limit, same)
 
@@ -139,9 +132,7 @@ def select_comparisons(
 def _scores(values: Sequence[float], name: str) -> Floats:
     scores = np.asarray(values, dtype=np.float64)
     if scores.ndim != 1:
-        raise RewardError(
-            f"{name}: expected one number per candidate, actually an array of shape {scores.shape}"
-        )
+        raise RewardError(f"{name}: expected one number per candidate, actually an array of shape {scores.shape}")
     if np.isinf(scores).any():
         index = int(np.nonzero(np.isinf(scores))[0][0])
         raise RewardError(
@@ -180,9 +171,7 @@ def _draw(
 ) -> list[Pair]:
     """The first ``limit`` pairs of a random order: an unbiased subset, also after ``same`` dropped some."""
     if rng is None:
-        raise ConfigError(
-            "pair_selection='random' draws from a random stream: expected rng=Generator, actually None"
-        )
+        raise ConfigError("pair_selection='random' draws from a random stream: expected rng=Generator, actually None")
     if limit is not None:
         order = rng.permutation(len(winners))
         winners, losers = winners[order], losers[order]
