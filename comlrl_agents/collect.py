@@ -1,0 +1,201 @@
+"""Collection: items × policies × slates of candidates → preference pairs and what to know about them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from comlrl_env.preferences import PreferenceWrapper
+
+from comlrl_agents.items import Reset
+from comlrl_agents.policy import LLMPolicy
+from comlrl_agents.types import Generation, Policy, Prompt
+from comlrl_env.errors import RewardError, TrainingError
+from comlrl_env.types import Completion, JointTurn, PreferencePair
+
+MAX_ROWS = 512  # sequences decoded at once by one agent; bounds the memory of the key-value cache
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison: a policy and a random stream per agent, and the number of candidates per item."""
+
+    policies: Sequence[Policy]
+    rngs: Sequence[np.random.Generator]
+    num_candidates: int
+
+
+@dataclass(slots=True)
+class Collection:
+    """The outcome of one collection.
+
+    ``samples``: for each agent the team's own generations (not the comparator's), in order. ``scored``: how many joint
+    responses the environment judged, failures included. ``examples``: joint responses as text with their rewards.
+    """
+
+    pairs: list[PreferencePair] = field(default_factory=list)
+    samples: list[list[Generation]] = field(default_factory=list)
+    scored: int = 0
+    failed: int = 0
+    timeouts: int = 0
+    rewards: list[float] = field(default_factory=list)
+    counts: dict[str, list[float]] = field(default_factory=dict)
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def metrics(self) -> dict[str, float]:
+        """Statistics of the collection under the names of the log (see the README's glossary)."""
+        judged = max(1, self.scored)
+        stats: dict[str, float] = {
+            "oracle/error_rate": (self.failed - self.timeouts) / judged,
+            "oracle/timeout_rate": self.timeouts / judged,
+        }
+        if self.rewards:
+            stats["collect/reward_mean"] = math.fsum(self.rewards) / len(self.rewards)
+        for name, values in self.counts.items():
+            mean = name in ("gap_mean", "distinct_winners", "distinct_losers")
+            stats[f"pairs/{name}"] = math.fsum(values) / len(values) if mean else float(sum(values))
+        for agent, own in enumerate(self.samples):
+            lengths = [len(g.token_ids) or len(g.text) for g in own]
+            stats[f"agent_{agent}/mean_length"] = float(np.mean(lengths))
+            stats[f"agent_{agent}/clipped_ratio"] = float(np.mean([not g.finished for g in own]))
+            stats[f"agent_{agent}/repetition"] = float(np.mean([repetition(g.text) for g in own]))
+        for name in ("mean_length", "clipped_ratio"):
+            per_agent = [stats[f"agent_{agent}/{name}"] for agent in range(len(self.samples))]
+            stats[f"completions/{name}"] = float(np.mean(per_agent))
+        return stats
+
+
+def repetition(text: str) -> float:
+    """The share of three-word sequences of a text that stood in it before: 0 for fresh text, near 1 for a loop."""
+    words = text.split()
+    grams = [tuple(words[i : i + 3]) for i in range(len(words) - 2)]
+    return 1.0 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+def collect(
+    wrapper: PreferenceWrapper,
+    items: Sequence[Reset],
+    team: Side,
+    comparator: Side | None,
+    selection_rng: np.random.Generator,
+) -> Collection:
+    """Sample candidates for every item, let the environment judge them, and keep the selected pairs.
+
+    Without a comparator the team's candidates are compared with each other, otherwise candidate k of the team with
+    candidate k of the comparator.
+
+    Raises:
+        TrainingError: not one joint response of any item could be judged.
+
+    """
+    result = Collection(samples=[[] for _ in team.policies])
+    sides = [team] if comparator is None else [team, comparator]
+    chunk = max(1, MAX_ROWS // max(side.num_candidates for side in sides))
+    for start in range(0, len(items), chunk):
+        resets = items[start : start + chunk]
+        starts = [wrapper.reset(seed=reset.seed, options=reset.options) for reset in resets]
+        agents = list(wrapper.possible_agents)
+        # generations[side][agent][item][candidate]
+        generations = [
+            [
+                policy.generate([agent_prompt(s, agent, policy) for s in starts], side.num_candidates, rng)
+                for agent, policy, rng in zip(agents, side.policies, side.rngs, strict=True)
+            ]
+            for side in sides
+        ]
+        for index, reset in enumerate(resets):
+            answers = [[own[index] for own in side] for side in generations]
+            _judge(wrapper, reset, starts[index], agents, answers, selection_rng, result)
+        for agent, own in enumerate(generations[0]):
+            result.samples[agent] += [g for group in own for g in group]
+    if result.failed == result.scored:
+        raise TrainingError(
+            f"oracle: all {result.scored} joint responses of {len(items)} items failed to be scored, so nothing can be "
+            f"learned; the last reason: {result.examples[-1]['reason'] if result.examples else 'none given'}"
+        )
+    return result
+
+
+def agent_prompt(start: tuple[Mapping[str, str], Mapping[str, Any]], agent: str, policy: Policy) -> Prompt:
+    """What a policy is asked: the chat form where the policy can use it and the environment offers it."""
+    prompts, infos = start
+    if isinstance(policy, LLMPolicy) and policy.uses_chat:
+        messages: Prompt | None = infos.get(agent, {}).get("messages")
+        return prompts[agent] if messages is None else messages
+    return prompts[agent]
+
+
+def _judge(
+    wrapper: PreferenceWrapper,
+    reset: Reset,
+    start: tuple[Mapping[str, str], Mapping[str, Any]],
+    agents: Sequence[str],
+    answers: Sequence[Sequence[Sequence[Generation]]],
+    rng: np.random.Generator,
+    result: Collection,
+) -> None:
+    """Score the answers of one item (``answers[side][agent][candidate]``) and add its pairs to ``result``."""
+    prompts, infos = wrapper.reset(seed=reset.seed, options=reset.options)
+    if prompts != start[0]:
+        raise RewardError(
+            f"environment: reset(seed={reset.seed}, options={reset.options}) must give the same prompts each time, "
+            f"actually {dict(start[0])!r} and then {dict(prompts)!r}; derive the item from the seed alone"
+        )
+    texts = [{agent: [g.text for g in own] for agent, own in zip(agents, side, strict=True)} for side in answers]
+    if len(texts) == 1:
+        *_, step_infos = wrapper.step(texts[0], rng=rng)
+    else:
+        *_, step_infos = wrapper.compare(texts[0], texts[1], rng=rng)
+    info = step_infos[agents[0]]
+    rewards = [*info["candidate_rewards"], *info.get("comparator_rewards", [])]
+    raw = [*info["raw_candidate_rewards"], *info.get("raw_comparator_rewards", [])]
+    statuses = list(info["candidate_statuses"])
+    joint = [tuple(own[k] for own in side) for side in answers for k in range(len(side[0]))]
+    judged = [reward for reward in rewards if not math.isnan(reward)]
+    result.scored += len(rewards)
+    result.failed += len(rewards) - len(judged)
+    result.timeouts += statuses.count("timeout")
+    result.rewards += judged
+    for name, value in info["pair_counts"].items():
+        result.counts.setdefault(name, []).append(value)
+    mean = math.fsum(judged) / len(judged) if judged else math.nan
+    own_count = len(info["candidate_rewards"])
+    item_key = infos.get(agents[0], {}).get("item")
+    for winner, loser in info["preferences"]:
+        iterative = len(answers) == 2
+        target, other = (winner, loser) if winner < own_count else (loser, winner)
+        result.pairs.append(
+            PreferencePair(
+                winner=(_joint_turn(prompts, agents, joint[winner]),),
+                loser=(_joint_turn(prompts, agents, joint[loser]),),
+                winner_reward=rewards[winner],
+                loser_reward=rewards[loser],
+                candidate_reward_mean=mean,
+                raw_rewards=(raw[winner], raw[loser]) if iterative else None,
+                target_raw_reward=raw[target] if iterative else None,
+                comparator_raw_reward=raw[other] if iterative else None,
+                item_key=str(item_key) if item_key is not None else f"seed-{reset.seed}",
+                agents=tuple(agents),
+            )
+        )
+    result.examples.append(
+        {
+            "item": item_key,
+            "prompts": list(prompts.values()),
+            "responses": [g.text for g in joint[0]],
+            "reward": rewards[0] if not math.isnan(rewards[0]) else None,
+            "status": statuses[0],
+            "reason": info["candidate_reasons"][0],
+        }
+    )
+
+
+def _joint_turn(prompts: Mapping[str, str], agents: Sequence[str], answers: Sequence[Generation]) -> JointTurn:
+    tokens_known = all(g.token_ids for g in answers)
+    return JointTurn(
+        prompts=tuple(prompts[agent] for agent in agents),
+        completions=tuple(Completion(g.text, g.token_ids or None, g.finished) for g in answers),
+        prompt_ids=tuple(g.prompt_ids for g in answers) if tokens_known else None,
+    )

@@ -1,0 +1,119 @@
+"""Evaluation: what the current policies earn from the task, never from a learned reward (ALGORITHMS 13)."""
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from comlrl_env.slate import shared_reward
+
+from comlrl_agents.collect import agent_prompt
+from comlrl_agents.items import first_items
+from comlrl_agents.types import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """``metrics`` under their logged names, one row per item in ``samples``, and the ``returns`` that were judged."""
+
+    metrics: dict[str, float]
+    samples: list[dict[str, Any]]
+    returns: list[float]
+
+
+def evaluate(
+    policies: Mapping[str, Policy],
+    env: Any,
+    num_samples: int,
+    rngs: Mapping[str, np.random.Generator],
+    *,
+    batch_size: int = 64,
+    reward_rule: str | None = None,
+) -> Evaluation:
+    """Play one episode on each of the first ``num_samples`` items of ``env``.
+
+    Args:
+        policies, rngs: by agent name. batch_size: episodes played side by side, so that prompts are answered together.
+        reward_rule: how rewards that differ between agents are combined, see ``PreferenceWrapper``.
+
+    Returns:
+        Metrics: ``eval/turn_t/reward_mean`` per turn, ``eval/turn_1/expected_return`` (mean sum over turns),
+        ``eval/success_rate`` and ``eval/parts/…`` where the task tells them, ``eval/failed`` (episodes that the oracle
+        could not judge; they are in no mean), ``eval/num_samples``.
+
+    """
+    resets = first_items(env, num_samples)
+    rows: list[dict[str, Any]] = []
+    for start in range(0, len(resets), batch_size):
+        copies = [copy.deepcopy(env) for _ in resets[start : start + batch_size]]
+        states = [
+            c.reset(seed=reset.seed, options=reset.options)
+            for c, reset in zip(copies, resets[start : start + batch_size], strict=True)
+        ]
+        rows += _play(policies, copies, states, rngs, reward_rule)
+    return Evaluation(_metrics(rows), rows, [row["return"] for row in rows if row["return"] is not None])
+
+
+def _play(
+    policies: Mapping[str, Policy],
+    envs: Sequence[Any],
+    states: Sequence[tuple[dict[str, str], dict[str, Any]]],
+    rngs: Mapping[str, np.random.Generator],
+    reward_rule: str | None,
+) -> list[dict[str, Any]]:
+    agents = list(envs[0].possible_agents)
+    rows: list[dict[str, Any]] = [
+        {"item": infos.get(agents[0], {}).get("item"), "turns": [], "return": 0.0} for _, infos in states
+    ]
+    live = list(range(len(envs)))
+    states = list(states)
+    while live:
+        answers = {
+            agent: policies[agent].generate(
+                [agent_prompt(states[i], agent, policies[agent]) for i in live], 1, rngs[agent]
+            )
+            for agent in agents
+        }
+        for place, i in enumerate(live):
+            joint = {agent: answers[agent][place][0].text for agent in agents}
+            prompts = states[i][0]
+            observations, rewards, _, _, infos = envs[i].step(joint)
+            states[i] = (observations, infos)
+            info = infos.get(agents[0], {})
+            # Any environment may hand out rewards per agent; a slate's rule makes one of them, or says why it can't.
+            reward = shared_reward(rewards, reward_rule)
+            known = math.isfinite(reward)
+            rows[i]["turns"].append(
+                {
+                    "prompts": dict(prompts),
+                    "responses": joint,
+                    "reward": reward if known else None,
+                    "status": info.get("reward_status", "ok" if known else "error"),
+                    "parts": dict(info.get("reward_components", {})),
+                    "reason": info.get("reward_reason", ""),
+                }
+            )
+            rows[i]["success"] = info.get("is_success")
+            rows[i]["return"] = rows[i]["return"] + reward if known and rows[i]["return"] is not None else None
+        live = [i for i in live if envs[i].agents]
+    return rows
+
+
+def _metrics(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    judged = [row for row in rows if row["return"] is not None]
+    metrics = {"eval/num_samples": float(len(rows)), "eval/failed": float(len(rows) - len(judged))}
+    if not judged:
+        return metrics
+    metrics["eval/turn_1/expected_return"] = float(np.mean([row["return"] for row in judged]))
+    for turn in range(max(len(row["turns"]) for row in judged)):
+        played = [row["turns"][turn] for row in judged if len(row["turns"]) > turn]
+        metrics[f"eval/turn_{turn + 1}/reward_mean"] = float(np.mean([entry["reward"] for entry in played]))
+    successes = [row["success"] for row in judged if row["success"] is not None]
+    if successes:
+        metrics["eval/success_rate"] = float(np.mean(successes))
+    last = [row["turns"][-1]["parts"] for row in judged]
+    for name in sorted({name for parts in last for name in parts}):
+        metrics[f"eval/parts/{name}"] = float(np.mean([parts[name] for parts in last if name in parts]))
+    return metrics

@@ -1,0 +1,116 @@
+"""One optimizer per distinct set of weights: AdamW, gradient clipping, learning-rate schedule."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from comlrl_agents.policy import LLMPolicy
+from comlrl_env.errors import TrainingError
+
+ScheduleType = Literal["constant", "linear", "cosine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Optimisation:
+    """How weights are updated; ``max_grad_norm`` None switches clipping off."""
+
+    learning_rate: float = 5e-6
+    max_grad_norm: float | None = 1.0
+    lr_scheduler_type: ScheduleType = "constant"
+    warmup_steps: int = 0
+    micro_batch_tokens: int | None = None
+    score_final_token: bool = True
+
+
+def schedule_factor(kind: ScheduleType, update: int, warmup_steps: int, progress: float) -> float:
+    """The share of the base learning rate at an update (0-based) when ``progress`` of the run, in [0, 1], is done.
+
+    The decay follows the run's progress in rounds and epochs, not a count of updates, because nobody knows before
+    collection how many pairs a round will have.
+    """
+    warmup = min(1.0, (update + 1) / (warmup_steps + 1))
+    if kind == "linear":
+        return warmup * (1.0 - progress)
+    if kind == "cosine":
+        return warmup * 0.5 * (1.0 + float(torch.cos(torch.tensor(torch.pi * progress, dtype=torch.float64))))
+    return warmup
+
+
+def distinct_modules(policies: Sequence[LLMPolicy]) -> dict[int, nn.Module]:
+    """The different models of a team by the index of the first agent that uses them; sharing agents appear once."""
+    found: dict[int, nn.Module] = {}
+    for index, policy in enumerate(policies):
+        if all(policy.model is not module for module in found.values()):
+            found[index] = policy.model
+    return found
+
+
+class TeamOptimizer:
+    """AdamW for every distinct model of a team. Weight decay is 0, as usual in preference training."""
+
+    def __init__(self, modules: dict[int, nn.Module], optimisation: Optimisation) -> None:
+        self.optimisation = optimisation
+        self.updates = 0
+        self._parameters = {
+            index: [parameter for parameter in module.parameters() if parameter.requires_grad]
+            for index, module in modules.items()
+        }
+        self._optimizers = {
+            index: torch.optim.AdamW(
+                parameters, lr=optimisation.learning_rate, weight_decay=0.0, fused=_fused(parameters)
+            )
+            for index, parameters in self._parameters.items()
+        }
+
+    def step(self, progress: float) -> dict[str, float]:
+        """Clip, step and clear the gradients of all models; returns ``learning_rate`` and the gradient norms.
+
+        Raises:
+            TrainingError: a gradient is not finite; no model has been stepped then.
+
+        """
+        norms = {index: self._clip(index) for index in self._parameters}
+        for index, norm in norms.items():
+            if not torch.isfinite(torch.tensor(norm)):
+                raise TrainingError(
+                    f"agent {index}: the gradient norm must be finite, actually {norm}; lower agent_learning_rate, or "
+                    "resume from the last checkpoint with another value"
+                )
+        rate = self.optimisation.learning_rate * schedule_factor(
+            self.optimisation.lr_scheduler_type, self.updates, self.optimisation.warmup_steps, progress
+        )
+        for optimizer in self._optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+        self.updates += 1
+        total = sum(norm**2 for norm in norms.values()) ** 0.5
+        per_agent = {f"agent_{index}/grad_norm": norm for index, norm in norms.items()}
+        return {"learning_rate": rate, "grad_norm": total, **per_agent}
+
+    def _clip(self, index: int) -> float:
+        limit = self.optimisation.max_grad_norm
+        norm = nn.utils.clip_grad_norm_(self._parameters[index], float("inf") if limit is None else limit)
+        return float(norm)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizers' states and the number of updates done."""
+        return {
+            "updates": self.updates,
+            "optimizers": {str(index): opt.state_dict() for index, opt in self._optimizers.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state`` stopped."""
+        self.updates = state["updates"]
+        for index, optimizer in self._optimizers.items():
+            optimizer.load_state_dict(state["optimizers"][str(index)])
+
+
+def _fused(parameters: Sequence[torch.nn.Parameter]) -> bool:
+    """The fused kernel exists for floating-point parameters of CPUs and GPUs; elsewhere torch picks its default."""
+    return all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)

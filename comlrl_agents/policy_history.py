@@ -1,0 +1,83 @@
+"""The team's weights after each round, on disk: for the comparator ``history`` and for measuring drift."""
+
+import copy
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from comlrl_agents.optimisation import distinct_modules
+from comlrl_agents.policy import LLMPolicy
+
+
+class PolicyHistory:
+    """Saved weights ``round_0000`` (initial), ``round_0001`` (after round 1), …; one file per distinct model."""
+
+    def __init__(self, folder: Path, team: Sequence[LLMPolicy]) -> None:
+        self.folder = folder
+        self._team = list(team)
+
+    def path(self, number: int) -> Path:
+        """Where policy ``number`` lies."""
+        return self.folder / f"round_{number:04d}"
+
+    def save(self, number: int) -> None:
+        """Write the live weights as policy ``number``: staged and renamed, so that a half-written one never counts."""
+        staged = self.folder / f".staged-{number:04d}"
+        shutil.rmtree(staged, ignore_errors=True)
+        staged.mkdir(parents=True)
+        for index, module in distinct_modules(self._team).items():
+            save_file(weights(module), staged / f"agent_{index}.safetensors")
+        shutil.rmtree(self.path(number), ignore_errors=True)
+        staged.rename(self.path(number))
+
+    def load(self, number: int) -> list[LLMPolicy]:
+        """Frozen copies of the team with the weights of policy ``number``; sharing agents share the copy."""
+        copies: dict[int, torch.nn.Module] = {}
+        for index in distinct_modules(self._team):
+            model = copy.deepcopy(self._team[index].model)
+            load_weights(model, self.path(number) / f"agent_{index}.safetensors")
+            model.requires_grad_(False)
+            copies[id(self._team[index].model)] = model
+        frozen = [copy.copy(policy) for policy in self._team]
+        for policy in frozen:
+            policy.model = copies[id(policy.model)]
+        return frozen
+
+    def prune(self, keep: set[int]) -> None:
+        """Delete all saved policies whose numbers are not in ``keep``."""
+        for path in self.folder.glob("round_*"):
+            if int(path.name.removeprefix("round_")) not in keep:
+                shutil.rmtree(path)
+
+
+def weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The state of a module for safetensors: contiguous, each shared tensor once (tied heads come back by tying)."""
+    seen: dict[int, str] = {}
+    kept: dict[str, torch.Tensor] = {}
+    for name, tensor in module.state_dict().items():
+        if tensor.data_ptr() in seen and tensor.numel() == kept[seen[tensor.data_ptr()]].numel():
+            continue
+        seen[tensor.data_ptr()] = name
+        kept[name] = tensor.detach().contiguous()
+    return kept
+
+
+def load_weights(module: torch.nn.Module, path: Path) -> None:
+    """Read what :func:`weights` kept into a module of the same shape, in place; tied tensors follow their twins.
+
+    Raises:
+        RuntimeError: a tensor is missing or has another shape.
+
+    """
+    stored = load_file(path)
+    state = module.state_dict()
+    pointers = {tensor.data_ptr() for name, tensor in state.items() if name in stored}
+    missing = [n for n, t in state.items() if n not in stored and t.data_ptr() not in pointers]
+    if missing:
+        raise RuntimeError(f"{path}: has no tensor {missing[0]!r}")
+    with torch.no_grad():
+        for name, tensor in stored.items():
+            state[name].copy_(tensor)

@@ -1,0 +1,160 @@
+"""Where a run stands, and how that is written to a checkpoint and read back."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from comlrl_agents.checkpoint import (
+    latest_checkpoint,
+    load_tensors,
+    mirror,
+    read_state,
+    refuse_misfit,
+    save_tensors,
+    write_checkpoint,
+)
+from comlrl_agents.config import to_mapping
+from comlrl_agents.optimisation import distinct_modules
+from comlrl_agents.policy_history import load_weights, weights
+from comlrl_env.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from comlrl_agents.trainer import Trainer
+
+# Fields that may change on resume: the run may grow, and how it is watched, stored and placed changes no number of it.
+FREE_FIELDS = frozenset(
+    [
+        "num_iterations",
+        "num_train_epochs",
+        "eval_interval",
+        "eval_num_samples",
+        "eval_batch_size",
+        "logging_steps",
+        "drift_samples",
+        "checkpoint_interval",
+        "checkpoint_total_limit",
+        "report_to",
+        "agent_devices",
+        "preference_replay_dir",
+        "policy_checkpoint_dir",
+    ]
+)
+
+
+@dataclass
+class Progress:
+    """The counters of a run. ``round`` is 1-based; ``sample``: where the pairs lie that the round trains on."""
+
+    round: int = 1
+    phase: str = "collect"
+    epoch: int = 0
+    updates: int = 0
+    env_steps: int = 0
+    reference_env_steps: int = 0
+    checkpoints: int = 0
+    evaluated_at: int = -1
+    last_evaluation: dict[str, float] = field(default_factory=dict)
+    sample: list[tuple[int, int]] = field(default_factory=list)
+
+
+class RunState:
+    """Gathers and restores the state of a trainer; the only code that knows all of its parts."""
+
+    def __init__(self, trainer: "Trainer") -> None:
+        self.trainer = trainer
+        self.folder = trainer.folder.checkpoints
+
+    def find(self, wanted: bool | str | Path | None) -> Path | None:
+        """The checkpoint to go on from, or None for a start from round 0.
+
+        Raises:
+            ConfigError: the folder holds a run and ``wanted`` does not ask to continue it.
+
+        """
+        if isinstance(wanted, str | Path):
+            return Path(wanted)
+        if not wanted:
+            self.trainer.folder.refuse_if_used()
+            return None
+        return latest_checkpoint(self.folder)
+
+    def save(self) -> Path:
+        """Write a checkpoint of the run as it stands."""
+        progress = self.trainer.progress
+        progress.checkpoints += 1
+        name = f"step_{progress.checkpoints:08d}"
+        return write_checkpoint(self.folder, name, self._fill, self.trainer.args.checkpoint_total_limit)
+
+    def restore(self, path: Path) -> None:
+        """Bring the trainer to the state of a checkpoint.
+
+        Raises:
+            CheckpointError: it is not whole or does not fit; nothing has changed then.
+
+        """
+        run = self.trainer
+        state = read_state(path)
+        refuse_misfit(state["fingerprint"], self._fingerprint(), FREE_FIELDS, path)
+        self._refuse_other_shapes(path)
+        run.tracker.rewind(state["tracker"])
+        for index, module in distinct_modules(run.policies).items():
+            load_weights(module, path / "weights" / f"agent_{index}.safetensors")
+        mirror(path / "pairs", run.replay.folder)
+        mirror(path / "policies", run.history.folder)
+        run.replay.load_state_dict(state["replay"])
+        run.items.load_state_dict(state["items"])
+        run.streams.load_state_dict(state["streams"])
+        run.learner.load_state_dict(load_tensors(path / "learner.pt"))
+        run.progress = Progress(**state["progress"])
+        run.progress.sample = [(int(i), int(p)) for i, p in run.progress.sample]
+        if run.progress.round > run.args.rounds and run.progress.epoch < run.args.num_train_epochs:
+            # The run had ended and num_train_epochs has grown: go on with the last round's pairs.
+            run.progress.round, run.progress.phase = run.args.rounds, "learn"
+
+    def _fill(self, staged: Path) -> None:
+        run = self.trainer
+        (staged / "weights").mkdir()
+        for index, module in distinct_modules(run.policies).items():
+            save_file(weights(module), staged / "weights" / f"agent_{index}.safetensors")
+        save_tensors(run.learner.state_dict(), staged / "learner.pt")
+        mirror(run.replay.folder, staged / "pairs")
+        mirror(run.history.folder, staged / "policies")
+        state = {
+            "fingerprint": self._fingerprint(),
+            "progress": dataclasses.asdict(run.progress),
+            "streams": run.streams.state_dict(),
+            "items": run.items.state_dict(),
+            "replay": run.replay.state_dict(),
+            "tracker": run.tracker.position(),
+        }
+        (staged / "state.json").write_text(json.dumps(state))
+
+    def _fingerprint(self) -> dict[str, Any]:
+        run = self.trainer
+        described = {"env": str(run.env), "agents": run.agents, "num_items": run.items.num_items}
+        fields: dict[str, Any] = json.loads(json.dumps({**described, **to_mapping(run.args)}))
+        return fields
+
+    def _refuse_other_shapes(self, path: Path) -> None:
+        for index, module in distinct_modules(self.trainer.policies).items():
+            file = path / "weights" / f"agent_{index}.safetensors"
+            if not file.is_file():
+                raise CheckpointError(
+                    f"{path}: has no weights of its own for agent {index}; the checkpoint was written by a team that "
+                    "shares its models in another way"
+                )
+            now = weights(module)
+            with safe_open(file, "pt") as stored:
+                saved = {name: tuple(stored.get_slice(name).get_shape()) for name in stored.keys()}  # noqa: SIM118
+            for name in sorted(set(saved) | set(now)):
+                shape = tuple(now[name].shape) if name in now else None
+                if saved.get(name) != shape:
+                    raise CheckpointError(
+                        f"{path}: tensor {name} of agent {index} was {saved.get(name)} when the checkpoint was written "
+                        f"and is {shape} now; give the agents that the run was started with"
+                    )

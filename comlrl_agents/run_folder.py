@@ -1,0 +1,69 @@
+"""The folder of one run: whose it is, what it was started with, and where its parts lie."""
+
+import json
+import platform
+import shutil
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from comlrl_env.errors import ConfigError
+
+PACKAGES = (
+    "comlrl-kit",
+    "torch",
+    "transformers",
+    "numpy",
+    "gymnasium",
+    "pettingzoo",
+    "msgspec",
+    "safetensors",
+)
+
+
+class RunFolder:
+    """Names of everything inside an ``output_dir``."""
+
+    def __init__(self, output_dir: str | Path) -> None:
+        self.path = Path(output_dir).expanduser().resolve()
+        self.config = self.path / "config.yaml"
+        self.checkpoints = self.path / "checkpoints"
+        self.pairs = self.path / "pairs"
+        self.policies = self.path / "policies"
+        self.model = self.path / "model"
+
+    def refuse_if_used(self) -> None:
+        """Raises ConfigError when another run lies here: nothing of it is touched."""
+        if self.config.exists():
+            raise ConfigError(
+                f"output_dir: {self.path} already holds a run; choose another folder, or continue that run with "
+                "resume_from_checkpoint=True (--resume on the command line)"
+            )
+
+    def write_config(self, config: Mapping[str, Any], run: Mapping[str, Any]) -> None:
+        """``config.yaml`` (the run's own keys, then all fields) and ``versions.json``."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.config.write_text(yaml.safe_dump({**run, **config}, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        versions = {"python": platform.python_version(), "platform": platform.platform()}
+        for name in PACKAGES:
+            try:
+                versions[name] = version(name)
+            except PackageNotFoundError:  # a source tree that was never installed
+                versions[name] = "not installed"
+        (self.path / "versions.json").write_text(json.dumps(versions, indent=1) + "\n")
+
+
+def set_aside(folder: Path) -> Path | None:
+    """Move the round files of an earlier run into a folder beside them, so that a new run overwrites nothing."""
+    old = sorted(folder.glob("iteration_*.json")) if folder.is_dir() else []
+    if not old:
+        return None
+    number = 1 + sum(1 for _ in folder.glob("earlier_*"))
+    target = folder / f"earlier_{number:04d}"
+    target.mkdir()
+    for path in old:
+        shutil.move(path, target / path.name)
+    return target

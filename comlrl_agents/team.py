@@ -1,0 +1,69 @@
+"""From what a user passes as ``agents`` to one policy per agent."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from comlrl_agents.config import TeamConfig
+from comlrl_agents.policy import LLMPolicy, load_policy
+from comlrl_env.errors import ConfigError
+
+
+def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy]:
+    """One policy per agent.
+
+    Args:
+        agents: a name (``"tiny"``, a model id, a folder) for all agents, each getting weights of its own; a folder that
+            holds ``agent_0``, ``agent_1``, … (from ``save_model``); or a list with one name, model object or policy per
+            agent. The same object twice means shared parameters.
+        tokenizer: None (each model's own), one for all agents, or a list with one per agent.
+        config: gives the number of agents, devices, sampling and the chat setting.
+
+    Raises:
+        ConfigError: the number of models or tokenizers is not ``num_agents``, or a source is missing.
+
+    """
+    sources = _per_agent("agents", agents, config.num_agents)
+    tokenizers = _per_agent("tokenizer", tokenizer, config.num_agents)
+    devices = _per_agent("agent_devices", config.agent_devices, config.num_agents)
+    made: dict[int, LLMPolicy] = {}
+    team = []
+    for index, (source, own_tokenizer) in enumerate(zip(sources, tokenizers, strict=True)):
+        if isinstance(source, LLMPolicy):
+            team.append(source)
+            continue
+        if isinstance(source, str) or id(source) not in made:
+            name = _saved_agent(source, index) if isinstance(source, str) else source
+            made[id(source)] = load_policy(
+                name,
+                own_tokenizer,
+                sampling=config.sampling,
+                chat=config.use_chat_template,
+                device=devices[index],
+                dtype=config.dtype,
+            )
+        team.append(made[id(source)])
+    for policy in team:
+        if config.gradient_checkpointing:
+            policy.model.gradient_checkpointing_enable()
+    return team
+
+
+def _per_agent(name: str, value: Any, num_agents: int) -> list[Any]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return [value] * num_agents
+    entries = list(value)
+    if len(entries) == 1:
+        return entries * num_agents if isinstance(entries[0], str) or num_agents == 1 else entries
+    if len(entries) != num_agents:
+        raise ConfigError(
+            f"{name}: must hold one entry per agent (num_agents={num_agents}), actually {len(entries)}; give one for "
+            "all or the right number"
+        )
+    return entries
+
+
+def _saved_agent(source: str, index: int) -> str:
+    from pathlib import Path
+
+    own = Path(source).expanduser() / f"agent_{index}"
+    return str(own) if own.is_dir() else source

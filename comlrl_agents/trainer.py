@@ -1,0 +1,320 @@
+"""The training loop: collect → store → replay → learn → evaluate → save, the same for every trainer.
+
+A fresh run is a resume from round 0; a base trainer is the case of one round. Everything that decides what comes next
+lies in :class:`Progress`, the random streams, the replay index and the item schedule, and all of it is in a checkpoint.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from comlrl_env.preferences import PreferenceWrapper
+
+from comlrl_agents.collect import Collection, Side, collect
+from comlrl_agents.comparators import Comparator
+from comlrl_agents.config import MADPOConfig, MADPOIterConfig, TeamConfig, to_mapping
+from comlrl_agents.drift import mean_logprob
+from comlrl_agents.evaluate import evaluate
+from comlrl_agents.items import ItemSchedule
+from comlrl_agents.learners.madpo import MADPO
+from comlrl_agents.policy_history import PolicyHistory
+from comlrl_agents.progress import Progress, RunState
+from comlrl_agents.replay import PairSample, ReplayBuffer
+from comlrl_agents.report import write_report
+from comlrl_agents.run_folder import RunFolder, set_aside
+from comlrl_agents.streams import Streams
+from comlrl_agents.team import load_team
+from comlrl_agents.tracking import Tracker
+from comlrl_env.errors import ConfigError
+
+
+class Trainer:
+    """Trains a team of language models on an environment from preferences between joint responses.
+
+    Args:
+        env: any PettingZoo ``ParallelEnv`` with text observations and actions.
+        eval_env: where the team is evaluated; without one the training environment serves.
+        agents: ``"tiny"``, a model id, a folder, a list of them, loaded model objects, or policies; see ``load_team``.
+        tokenizer: for model objects that do not tell theirs; one for all or a list.
+        args: the configuration; the defaults without one.
+        output_dir: the run folder. It must not hold another run unless that run is resumed.
+        reward_rule: how rewards that differ between agents become one: "mean", "sum", "min", "max"; None refuses.
+
+    Raises:
+        ConfigError: something does not fit; nothing has been trained or written then.
+
+    """
+
+    config_class: type[TeamConfig] = TeamConfig
+
+    def __init__(
+        self,
+        env: Any,
+        eval_env: Any = None,
+        agents: Any = "tiny",
+        tokenizer: Any = None,
+        args: TeamConfig | None = None,
+        output_dir: str | Path = "runs/run",
+        reward_rule: str | None = None,
+    ) -> None:
+        self.args = self.config_class() if args is None else args
+        if not isinstance(self.args, self.config_class):
+            raise ConfigError(
+                f"args: {type(self).__name__} takes a {self.config_class.__name__}, actually {type(self.args).__name__}"
+            )
+        self.env, self.eval_env, self.reward_rule = env, env if eval_env is None else eval_env, reward_rule
+        self.agents: list[str] = _check_env("env", self.env, self.args)
+        _check_env("eval_env", self.eval_env, self.args)
+        self.folder = RunFolder(output_dir)
+        self.wrapper = PreferenceWrapper(
+            env,
+            pair_selection=self.args.pair_selection,
+            preference_pairs_per_sample=self.args.preference_pairs_per_sample,
+            reward_rule=reward_rule,
+        )
+        self.items = ItemSchedule(env, self.args.items_per_round)
+        self._source = agents if isinstance(agents, str | list) else type(agents).__name__
+        self.policies = load_team(agents, tokenizer, self.args)
+        self.streams = Streams(self.args.seed)
+        self.history = PolicyHistory(self._subfolder("policy_checkpoint_dir", self.folder.policies), self.policies)
+        self.replay = ReplayBuffer(self._subfolder("preference_replay_dir", self.folder.pairs), self.args.replay)
+        rule = self.args.comparator
+        self.comparator = None if rule is None else Comparator(rule, self.policies, self.history)
+        self.learner = self._make_learner()
+        self.progress = Progress()
+
+    def _make_learner(self) -> Any:
+        raise ConfigError(f"{type(self).__name__} is the base of the trainers; use MADPOTrainer or MADPOIterTrainer")
+
+    def _prepare_learner(self) -> None:
+        """What a learner needs from the run folder, once it is there."""
+
+    # ---------------------------------------------------------------- what a user calls
+
+    def train(self, resume_from_checkpoint: bool | str | Path | None = None) -> dict[str, float]:
+        """Run to the end of the configured rounds; returns the last evaluation.
+
+        Args:
+            resume_from_checkpoint: True continues the run in ``output_dir`` from its newest whole checkpoint (and
+                starts it when it has none yet); a path names the checkpoint. None starts a new run.
+
+        Raises:
+            ConfigError: the folder holds a run and none is to be resumed.
+            CheckpointError: the checkpoint does not fit; nothing has changed then.
+            TrainingError: a value is not finite, or no candidate could be scored.
+
+        """
+        state = RunState(self)
+        checkpoint = state.find(resume_from_checkpoint)
+        with Tracker(self.folder.path, report_to=self.args.report_to) as self.tracker:
+            if checkpoint is None:
+                self._start(state)
+            else:
+                state.restore(checkpoint)
+                self.tracker.console(f"resumed from {checkpoint}")
+            self._prepare_learner()
+            while self.progress.round <= self.args.rounds:
+                if self.progress.phase == "collect":
+                    self._collect_round()
+                    state.save()
+                self._learn_round(state)
+                self._finish_round(state)
+            result = self._finish()
+        return result
+
+    def evaluate(self, num_eval_samples: int | None = None) -> dict[str, float]:
+        """The current team on the first items of the evaluation environment, scored by the task itself."""
+        return self._evaluate(num_eval_samples or self.args.eval_num_samples)[0]
+
+    def save_model(self, folder: str | Path) -> None:
+        """Write ``agent_0``, ``agent_1``, … , each a folder that ``from_pretrained`` loads, with its tokenizer."""
+        for index, policy in enumerate(self.policies):
+            policy.save(Path(folder) / f"agent_{index}")
+
+    # ---------------------------------------------------------------- the phases
+
+    def _start(self, state: RunState) -> None:
+        if self.replay.folder != self.folder.pairs and (earlier := set_aside(self.replay.folder)):
+            self.tracker.console(f"the round files of an earlier run now lie in {earlier}")
+        self.folder.write_config(
+            to_mapping(self.args),
+            {"algorithm": type(self).__name__, "env": str(self.env), "agents": self._source},
+        )
+        self.history.save(0)
+        self._log_evaluation()
+        state.save()
+
+    def _collect_round(self) -> None:
+        iteration = self.progress.round
+        resets = self.items.draw(self.streams["items"])
+        team = self._side("policy", self.policies, self.args.preference_num_candidates)
+        other = None
+        if self.comparator is not None:
+            rule = self.comparator.rule
+            other = self._side("comparator", self.comparator.policies(iteration), rule.num_candidates)
+        self.tracker.progress(iteration, self.args.rounds, "collect", 0, len(resets))
+        with self._timed("collect"):
+            collection = collect(self.wrapper, resets, team, other, self.streams["selection"])
+        self.replay.add(iteration, collection.pairs)
+        sample = self.replay.draw(iteration, self.streams["replay"])
+        self.progress.sample = sample.places
+        self.progress.env_steps += collection.scored
+        self.progress.reference_env_steps += len(collection.pairs) * self.args.environment_steps_per_pair
+        self.progress.phase, self.progress.epoch = "learn", 0
+        self._log({**collection.metrics(), **self._drift(collection), **sample.round_shares()})
+        self.tracker.log_samples(
+            self.progress.updates,
+            [{"round": iteration, "phase": "collect", **row} for row in collection.examples[:4]],
+        )
+
+    def _learn_round(self, state: RunState) -> None:
+        sample = self.replay.sample(self.progress.sample)
+        if not len(sample):
+            self.tracker.console(f"round {self.progress.round}: no pair to train on, the policies stay as they are")
+            return
+        while self.progress.epoch < self.args.num_train_epochs:
+            with self._timed("learn"):
+                self._learn_epoch(sample)
+            self.progress.epoch += 1
+            if self.args.num_train_epochs > 1 and self.progress.epoch % self.args.checkpoint_interval == 0:
+                state.save()
+
+    def _learn_epoch(self, sample: PairSample) -> None:
+        order = self.streams["shuffle"].permutation(len(sample))
+        size = self.args.batch_size
+        window: list[dict[str, float]] = []
+        for start in range(0, len(order), size):
+            pairs = [sample[int(i)] for i in order[start : start + size]]
+            done = (self.progress.epoch + start / len(order)) / self.args.num_train_epochs
+            stats = self.learner.learn(pairs, progress=(self.progress.round - 1 + done) / self.args.rounds)
+            self.progress.updates += 1
+            window.append(stats)
+            last = start + size >= len(order)
+            if last or self.progress.updates % self.args.logging_steps == 0:
+                self._log({name: float(np.mean([s[name] for s in window])) for name in stats})
+                window = []
+            self.tracker.progress(
+                self.progress.round,
+                self.args.rounds,
+                "learn",
+                start + len(pairs),
+                len(order),
+                loss=stats["loss"],
+            )
+            if self.progress.updates % self.args.eval_interval == 0:
+                self._log_evaluation()
+
+    def _finish_round(self, state: RunState) -> None:
+        number = self.progress.round
+        if self.comparator is not None and self.comparator.rule.policy == "history":
+            self.history.save(number)
+            oldest = number - self.comparator.rule.history_k
+            self.history.prune({0, *range(max(0, oldest), number + 1)})
+        self.progress.round, self.progress.phase = number + 1, "collect"
+        last = number == self.args.rounds
+        if last and self.progress.evaluated_at != self.progress.updates:
+            self._log_evaluation()
+        if last or number % self.args.checkpoint_interval == 0:
+            state.save()
+
+    def _finish(self) -> dict[str, float]:
+        self.save_model(self.folder.model)
+        report = write_report(self.folder.path)
+        self.tracker.console(f"run folder: {self.folder.path}\nreport:     {report}")
+        return dict(self.progress.last_evaluation)
+
+    # ---------------------------------------------------------------- parts of the phases
+
+    def _side(self, stream: str, policies: Any, num_candidates: int) -> Side:
+        rngs = [self.streams[f"{stream}/{agent}"] for agent in self.agents]
+        return Side(policies, rngs, num_candidates)
+
+    def _drift(self, collection: Collection) -> dict[str, float]:
+        """How likely the team's own samples are under its initial weights (mean log-probability per token)."""
+        if not self.args.drift_samples:
+            return {}
+        with self._timed("drift"):
+            initial = self.history.load(0)
+            return {
+                f"agent_{i}/drift": mean_logprob(policy, own[: self.args.drift_samples])
+                for i, (policy, own) in enumerate(zip(initial, collection.samples, strict=True))
+            }
+
+    def _evaluate(self, num_samples: int) -> tuple[dict[str, float], list[dict[str, Any]]]:
+        outcome = evaluate(
+            dict(zip(self.agents, self.policies, strict=True)),
+            self.eval_env,
+            num_samples,
+            # Fresh streams: every evaluation draws with the same numbers and leaves training undisturbed.
+            {agent: self.streams.fresh(f"eval/{agent}") for agent in self.agents},
+            batch_size=max(self.args.eval_batch_size, 64),
+            reward_rule=self.reward_rule,
+        )
+        return outcome.metrics, outcome.samples
+
+    def _log_evaluation(self) -> None:
+        with self._timed("evaluate"):
+            metrics, samples = self._evaluate(self.args.eval_num_samples)
+        self.progress.evaluated_at = self.progress.updates
+        self.progress.last_evaluation = metrics
+        self._log(metrics, show=True)
+        rows = [{"round": self.progress.round, "phase": "eval", **row} for row in samples[:4]]
+        self.tracker.log_samples(self.progress.updates, rows)
+
+    def _log(self, metrics: dict[str, float], *, show: bool = False) -> None:
+        counters = {
+            "round": min(self.progress.round, self.args.rounds),
+            "env_step": self.progress.env_steps,
+            "reference_env_step": self.progress.reference_env_steps,
+        }
+        self.tracker.log(self.progress.updates, counters | metrics, show=show)
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.tracker.log_time(self.progress.updates, {phase: time.perf_counter() - start})
+
+    def _subfolder(self, field: str, default: Path) -> Path:
+        named = getattr(self.args, field, None)
+        return default if named is None else Path(named).expanduser().resolve()
+
+
+def _check_env(name: str, env: Any, config: TeamConfig) -> list[str]:
+    agents = list(getattr(env, "possible_agents", []))
+    if not agents or not hasattr(env, "step") or not hasattr(env, "reset"):
+        raise ConfigError(
+            f"{name}: must be a PettingZoo ParallelEnv with possible_agents, reset and step, actually {env!r}"
+        )
+    if len(agents) != config.num_agents:
+        raise ConfigError(
+            f"num_agents: must be the number of agents of {name} ({len(agents)}: {', '.join(agents)}), actually "
+            f"{config.num_agents}"
+        )
+    num_turns = getattr(env, "num_turns", 1)
+    if num_turns > 1:
+        raise ConfigError(f"{name}: training covers environments of one turn so far, actually {num_turns} turns")
+    return agents
+
+
+class MADPOTrainer(Trainer):
+    """Collect once with the initial team, then ``num_train_epochs`` of MADPO over the pairs."""
+
+    config_class = MADPOConfig
+    args: MADPOConfig
+
+    def _make_learner(self) -> MADPO:
+        return MADPO(self.policies, self.args.loss, self.args.optimisation)
+
+    def _prepare_learner(self) -> None:
+        if self.args.reference_anchored:
+            self.learner.reference_policies = self.history.load(0)
+
+
+class MADPOIterTrainer(MADPOTrainer):
+    """Rounds of comparison with a comparator, each followed by MADPO on the replayed pairs."""
+
+    config_class = MADPOIterConfig

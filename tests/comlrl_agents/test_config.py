@@ -1,0 +1,97 @@
+import math
+import pickle
+
+import pytest
+
+from comlrl_agents.config import MADPOConfig, MADPOIterConfig, from_mapping, to_mapping
+from comlrl_env.errors import ConfigError
+
+
+def test_defaults_are_those_of_the_specification():
+    madpo = to_mapping(MADPOConfig())
+    expected = {
+        "num_agents": 2, "num_train_epochs": 20, "agent_learning_rate": 5e-6, "dpo_beta": 0.1,
+        "preference_num_candidates": 80, "preference_pairs_per_sample": 16, "pair_selection": "reward_gap",
+        "max_new_tokens": 256, "temperature": 0.6, "top_p": 0.6, "top_k": 50, "train_batch_size": None,
+        "rollout_buffer_size": 2, "num_turns": 1, "joint_mode": "aligned", "collaboration_mode": "decentralized",
+        "parallel_training": "none", "agent_devices": None, "eval_interval": 16, "eval_num_samples": 4,
+        "eval_batch_size": 1, "logging_steps": 50, "environment_steps_per_pair": 2,
+    }  # fmt: skip
+    assert {name: madpo[name] for name in expected} == expected
+    iterative = to_mapping(MADPOIterConfig())
+    changed = {
+        "num_iterations": 6, "num_train_epochs": 1, "preference_num_candidates": 20,
+        "preference_pairs_per_sample": 4, "pair_selection": "comparator_reward",
+        "preference_replay_mode": "current", "comparator_policy": "current", "comparator_history_k": 1,
+    }  # fmt: skip
+    assert {name: iterative[name] for name in changed} == changed
+    assert {name: iterative[name] for name in expected if name not in changed} == {
+        name: expected[name] for name in expected if name not in changed
+    }
+
+
+def test_the_batch_defaults_to_the_rollout_buffer():
+    assert MADPOConfig(rollout_buffer_size=3).batch_size == 3
+    assert MADPOConfig(train_batch_size=8).batch_size == 8
+
+
+ILLEGAL = [
+    (MADPOConfig, {"temperatur": 1.0}, "did you mean 'temperature'?"),
+    (MADPOConfig, {"temperature": -1.0}, "temperature: must lie in [0, "),
+    (MADPOConfig, {"temperature": math.nan}, "temperature: "),
+    (MADPOConfig, {"temperature": math.inf}, "temperature: "),
+    (MADPOConfig, {"temperature": "warm"}, "temperature: must be float, actually 'warm'"),
+    (MADPOConfig, {"num_agents": 1.5}, "num_agents: must be int, actually 1.5"),
+    (MADPOConfig, {"num_agents": True}, "num_agents: must be int, actually True"),
+    (MADPOConfig, {"preference_num_candidates": 1}, "preference_num_candidates: must lie in [2, "),
+    (MADPOConfig, {"preference_pairs_per_sample": 0}, "preference_pairs_per_sample: "),
+    (MADPOConfig, {"pair_selection": "gap"}, "pair_selection: must be one of 'reward_gap', 'random', 'all'"),
+    (MADPOConfig, {"pair_selection": "all"}, "preference_pairs_per_sample: must be None with pair_selection='all'"),
+    (MADPOConfig, {"pair_selection": "comparator_reward"}, "which only the iterative trainers have"),
+    (MADPOConfig, {"dpo_beta": 0.0}, "dpo_beta: "),
+    (MADPOConfig, {"num_turns": 2}, "num_turns: "),
+    (MADPOConfig, {"loss_type": "ipo", "label_smoothing": 0.1}, "label_smoothing: belongs to loss_type='sigmoid'"),
+    (MADPOConfig, {"agent_devices": ["cpu", "cpu", "cpu"]}, "agent_devices: must name one device or one per agent"),
+    (MADPOIterConfig, {"preference_replay_mode": "nearest_k"}, "preference_replay_k: is required"),
+    (MADPOIterConfig, {"preference_replay_mode": "lambda_decay"}, "preference_replay_lambda: is required"),
+    (MADPOIterConfig, {"preference_replay_sample_size": 4}, "preference_replay_sample_size: has no meaning"),
+    (MADPOIterConfig, {"preference_replay_lambda": 0.5}, "preference_replay_lambda: has no meaning"),
+    (MADPOIterConfig, {"preference_replay_k": 2}, "preference_replay_k: must be None or 1"),
+    (MADPOIterConfig, {"preference_replay_mode": "lambda_decay", "preference_replay_lambda": 1.5}, "[0, 1]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "fields", "text"), ILLEGAL)
+@pytest.mark.parametrize("build", [lambda c, f: c(**f), from_mapping], ids=["constructor", "mapping"])
+def test_illegal_values_are_refused_with_field_rule_and_value(config, fields, text, build):
+    with pytest.raises(ConfigError) as error:
+        build(config, fields)
+    assert text in str(error.value)
+
+
+def test_text_values_are_read_from_a_mapping():
+    config = from_mapping(
+        MADPOIterConfig,
+        {"agent_learning_rate": "1e-3", "top_k": "none", "num_iterations": "4", "report_to": ["console"]},
+    )
+    assert (config.agent_learning_rate, config.top_k, config.num_iterations) == (1e-3, None, 4)
+
+
+def test_legal_corner_cases():
+    assert MADPOIterConfig(preference_replay_k=1).preference_replay_k == 1
+    assert MADPOConfig(temperature=1).temperature == 1
+    assert pickle.loads(pickle.dumps(MADPOConfig(seed=3))) == MADPOConfig(seed=3)
+
+
+def test_typed_parts():
+    config = MADPOIterConfig(
+        preference_replay_mode="lambda_decay",
+        preference_replay_lambda=0.8,
+        preference_num_candidates=5,
+        dpo_beta=0.3,
+    )
+    assert (config.replay.mode, config.replay.decay, config.loss.beta) == ("lambda_decay", 0.8, 0.3)
+    assert config.comparator.num_candidates == 5
+    assert config.rounds == 6
+    assert MADPOConfig().rounds == 1
+    assert MADPOConfig().comparator is None
