@@ -44,9 +44,7 @@ def split_sizes(num_items: int | Mapping[str, int]) -> dict[str, int]:
         size = check_count("num_items", num_items, 1)
         return dict.fromkeys(SPLITS, size)
     if set(num_items) != set(SPLITS):
-        raise TaskError(
-            f"num_items: expected a number or sizes for {list(SPLITS)}, actually {dict(num_items)!r}"
-        )
+        raise TaskError(f"num_items: expected a number or sizes for {list(SPLITS)}, actually {dict(num_items)!r}")
     return {split: check_count(f"num_items[{split!r}]", num_items[split], 1) for split in SPLITS}
 
 
@@ -111,3 +109,13 @@ def position_of(items: Sequence[Item], key: str) -> int | None:
     if isinstance(items, ProceduralItems):
         return items.position(key)
     return next((index for index, item in enumerate(items) if item.key == key), None)
+
+
+def find_item(items: Sequence[Item], chosen: Any) -> int:
+    """Return the index of the item with this key or index; raise :class:`TaskError` when there is none."""
+    if isinstance(chosen, str):
+        index = position_of(items, chosen)
+        if index is None:
+            raise TaskError(f"item: expected a key such as {items[0].key!r}, actually {chosen!r}, which no item has")
+        return index
+    return check_count("item", chosen, 0, len(items) - 1)
