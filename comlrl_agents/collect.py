@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from comlrl_env.preferences import PreferenceWrapper
 
 from comlrl_agents.items import Reset
@@ -151,15 +152,16 @@ def _judge(
     info = step_infos[agents[0]]
     rewards = [*info["candidate_rewards"], *info.get("comparator_rewards", [])]
     raw = [*info["raw_candidate_rewards"], *info.get("raw_comparator_rewards", [])]
-    statuses = list(info["candidate_statuses"])
+    statuses = [*info["candidate_statuses"], *info.get("comparator_statuses", [])]
     joint = [tuple(own[k] for own in side) for side in answers for k in range(len(side[0]))]
     judged = [reward for reward in rewards if not math.isnan(reward)]
     result.scored += len(rewards)
     result.failed += len(rewards) - len(judged)
     result.timeouts += statuses.count("timeout")
     result.rewards += judged
-    for name, value in info["pair_counts"].items():
-        result.counts.setdefault(name, []).append(value)
+    for name, value in structs.asdict(info["pair_counts"]).items():
+        if not math.isnan(value):  # an item without pairs has no gap
+            result.counts.setdefault(name, []).append(value)
     mean = math.fsum(judged) / len(judged) if judged else math.nan
     own_count = len(info["candidate_rewards"])
     item_key = infos.get(agents[0], {}).get("item")
@@ -187,7 +189,8 @@ def _judge(
             "responses": [g.text for g in joint[0]],
             "reward": rewards[0] if not math.isnan(rewards[0]) else None,
             "status": statuses[0],
-            "reason": info["candidate_reasons"][0],
+            "reason": info["candidate_scores"][0].reason,
+            "parts": dict(info["candidate_scores"][0].parts),
         }
     )
 

@@ -1,13 +1,12 @@
 """Evaluation: what the current policies earn from the task, never from a learned reward (ALGORITHMS 13)."""
 
 import copy
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from comlrl_env.slate import shared_reward
+from comlrl_env.shared_reward import RewardRule, shared_score
 
 from comlrl_agents.collect import agent_prompt
 from comlrl_agents.items import first_items
@@ -30,7 +29,7 @@ def evaluate(
     rngs: Mapping[str, np.random.Generator],
     *,
     batch_size: int = 64,
-    reward_rule: str | None = None,
+    reward_rule: RewardRule | None = None,
 ) -> Evaluation:
     """Play one episode on each of the first ``num_samples`` items of ``env``.
 
@@ -61,7 +60,7 @@ def _play(
     envs: Sequence[Any],
     states: Sequence[tuple[dict[str, str], dict[str, Any]]],
     rngs: Mapping[str, np.random.Generator],
-    reward_rule: str | None,
+    reward_rule: RewardRule | None,
 ) -> list[dict[str, Any]]:
     agents = list(envs[0].possible_agents)
     rows: list[dict[str, Any]] = [
@@ -81,22 +80,20 @@ def _play(
             prompts = states[i][0]
             observations, rewards, _, _, infos = envs[i].step(joint)
             states[i] = (observations, infos)
-            info = infos.get(agents[0], {})
-            # Any environment may hand out rewards per agent; a slate's rule makes one of them, or says why it can't.
-            reward = shared_reward(rewards, reward_rule)
-            known = math.isfinite(reward)
+            score = shared_score(rewards, infos, agents, reward_rule)
+            known = score.status == "ok"
             rows[i]["turns"].append(
                 {
                     "prompts": dict(prompts),
                     "responses": joint,
-                    "reward": reward if known else None,
-                    "status": info.get("reward_status", "ok" if known else "error"),
-                    "parts": dict(info.get("reward_components", {})),
-                    "reason": info.get("reward_reason", ""),
+                    "reward": score.reward if known else None,
+                    "status": score.status,
+                    "parts": dict(score.parts),
+                    "reason": score.reason or infos.get(agents[0], {}).get("reward_reason", ""),
                 }
             )
-            rows[i]["success"] = info.get("is_success")
-            rows[i]["return"] = rows[i]["return"] + reward if known and rows[i]["return"] is not None else None
+            rows[i]["success"] = score.is_success
+            rows[i]["return"] = rows[i]["return"] + score.reward if known and rows[i]["return"] is not None else None
         live = [i for i in live if envs[i].agents]
     return rows
 

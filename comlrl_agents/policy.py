@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from comlrl_agents import generation, logprobs, tokens
+from comlrl_agents.placement import pick_device
 from comlrl_agents.types import Generation, Prompt, Sampling
 from comlrl_env.errors import ConfigError
 
@@ -54,6 +55,16 @@ class LLMPolicy:
     def device(self) -> torch.device:
         """Where the model's weights are."""
         return next(self.model.parameters()).device
+
+    @property
+    def uses_chat(self) -> bool:
+        """Whether prompts given as messages go through the tokenizer's chat template."""
+        return self.chat is not False and getattr(self.tokenizer, "chat_template", None) is not None
+
+    def encode_completion(self, text: str, *, finished: bool = True) -> list[int]:
+        """Token ids of an answer that came as text: nothing in front, the EOS behind unless it was cut."""
+        ids = [int(i) for i in self.tokenizer.encode(text, add_special_tokens=False)]
+        return [*ids, int(self.tokenizer.eos_token_id)] if finished else ids
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids that the model is fed for this prompt."""
@@ -136,18 +147,21 @@ def load_policy(
     gguf_file: str | None = None,
     sampling: Sampling | None = None,
     chat: bool | None = None,
+    device: str | None = None,
 ) -> LLMPolicy:
-    """The policy of a folder, a model id or "tiny"; ``gguf_file`` names a GGUF file inside the folder."""
+    """The policy of a folder, a model id or "tiny"; ``gguf_file`` names a GGUF file inside the folder.
+
+    ``device``: where the model goes; None picks the best one here.
+    """
     name = os.fspath(source)
     model, loaded = load_model(name, gguf_file=gguf_file, with_tokenizer=tokenizer is None)
+    model.to(pick_device(device).value)
     policy = LLMPolicy(model, loaded if tokenizer is None else tokenizer, sampling=sampling, chat=chat)
     policy.name = name
     return policy
 
 
-def load_model(
-    name: str, *, gguf_file: str | None = None, with_tokenizer: bool = True
-) -> tuple[nn.Module, Any]:
+def load_model(name: str, *, gguf_file: str | None = None, with_tokenizer: bool = True) -> tuple[nn.Module, Any]:
     """A causal model with float32 weights, and its tokenizer (None if not wanted).
 
     Raises ConfigError naming the model when there is no such folder and the hub does not give it.

@@ -1,9 +1,14 @@
 """From what a user passes as ``agents`` to one policy per agent."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from comlrl_agents.config import TeamConfig
+from comlrl_agents.placement import pick_device
 from comlrl_agents.policy import LLMPolicy, load_policy
 from comlrl_env.errors import ConfigError
 
@@ -32,20 +37,30 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
             team.append(source)
             continue
         if isinstance(source, str) or id(source) not in made:
-            name = _saved_agent(source, index) if isinstance(source, str) else source
-            made[id(source)] = load_policy(
-                name,
-                own_tokenizer,
-                sampling=config.sampling,
-                chat=config.use_chat_template,
-                device=devices[index],
-                dtype=config.dtype,
-            )
+            made[id(source)] = _policy(source, own_tokenizer, index, devices[index], config)
         team.append(made[id(source)])
-    for policy in team:
-        if config.gradient_checkpointing:
-            policy.model.gradient_checkpointing_enable()
+    if config.gradient_checkpointing:
+        for policy in team:
+            policy.model.gradient_checkpointing_enable()  # type: ignore[operator]  # transformers' method
     return team
+
+
+def _policy(source: Any, tokenizer: Any, index: int, device: str | None, config: TeamConfig) -> LLMPolicy:
+    if isinstance(source, str | os.PathLike):
+        return load_policy(
+            _saved_agent(os.fspath(source), index),
+            tokenizer,
+            sampling=config.sampling,
+            chat=config.use_chat_template,
+            device=device,
+        )
+    if not isinstance(source, nn.Module):
+        raise ConfigError(
+            f"agents: must be names, folders, model objects or LLMPolicy objects, actually {type(source).__name__}"
+        )
+    if device is not None:
+        source.to(pick_device(device).value)
+    return LLMPolicy(source, tokenizer, sampling=config.sampling, chat=config.use_chat_template)
 
 
 def _per_agent(name: str, value: Any, num_agents: int) -> list[Any]:
@@ -63,7 +78,5 @@ def _per_agent(name: str, value: Any, num_agents: int) -> list[Any]:
 
 
 def _saved_agent(source: str, index: int) -> str:
-    from pathlib import Path
-
     own = Path(source).expanduser() / f"agent_{index}"
     return str(own) if own.is_dir() else source

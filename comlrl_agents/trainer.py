@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from comlrl_env.preferences import PreferenceWrapper
+from comlrl_env.shared_reward import RewardRule
 
 from comlrl_agents.collect import Collection, Side, collect
 from comlrl_agents.comparators import Comparator
@@ -58,7 +59,7 @@ class Trainer:
         tokenizer: Any = None,
         args: TeamConfig | None = None,
         output_dir: str | Path = "runs/run",
-        reward_rule: str | None = None,
+        reward_rule: RewardRule | None = None,
     ) -> None:
         self.args = self.config_class() if args is None else args
         if not isinstance(self.args, self.config_class):
