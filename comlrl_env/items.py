@@ -105,9 +105,13 @@ class ProceduralItems(Sequence[Item]):
 
 
 def position_of(items: Sequence[Item], key: str) -> int | None:
-    """Return the index of the item with this key, by the sequence's own ``position`` or by a scan."""
-    if isinstance(items, ProceduralItems):
-        return items.position(key)
+    """Return the index of the item with this key, ``None`` when there is none.
+
+    Asks the sequence's own method ``position`` when it has one and reads item after item otherwise.
+    """
+    own: Callable[[str], int | None] | None = getattr(items, "position", None)
+    if own is not None:
+        return own(key)
     return next((index for index, item in enumerate(items) if item.key == key), None)
 
 
