@@ -57,23 +57,26 @@ def write_report(folder: Path) -> Path:
     return path
 
 
-def before_and_after(lines: Sequence[Mapping[str, float]]) -> str:
-    """A Markdown table of the first and the last evaluation in the logged ``lines``."""
+def evaluation_rows(lines: Sequence[Mapping[str, float]]) -> list[list[str]]:
+    """The first and the last evaluation in the logged ``lines`` as a table, its header first; [] without any."""
     found = [line for line in lines if any(name.startswith("eval/") for name in line)]
     if not found:
-        return "No evaluation was logged."
+        return []
     first, last = found[0], found[-1]
-    if first is last:
-        rows = [(_metric(name), number(first[name])) for name in first if name.startswith("eval/")]
-        return table(["", f"step {first['step']:,}"], rows)
     names = [name for name in last if name.startswith("eval/") and name in first]
-    return table(
-        ["", f"before (step {first['step']:,})", f"after (step {last['step']:,})", "change"],
-        [
-            (_metric(name), number(first[name]), number(last[name]), f"{last[name] - first[name]:+.4g}")
-            for name in names
-        ],
-    )
+    if first is last:
+        return [["metric", f"step {last['step']:,}"], *([name, number(last[name])] for name in names)]
+    header = ["metric", f"before (step {first['step']:,})", f"after (step {last['step']:,})", "change"]
+    rows = [[name, number(first[name]), number(last[name]), f"{last[name] - first[name]:+.4g}"] for name in names]
+    return [header, *rows]
+
+
+def before_and_after(lines: Sequence[Mapping[str, float]]) -> str:
+    """The table of :func:`evaluation_rows` in Markdown."""
+    header, *rows = evaluation_rows(lines) or [[]]
+    if not header:
+        return "No evaluation was logged."
+    return table(header, [[_metric(name), *values] for name, *values in rows])
 
 
 def number(value: float | None) -> str:

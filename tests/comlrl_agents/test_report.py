@@ -95,7 +95,7 @@ def test_a_run_that_logged_nothing_still_has_a_report(tmp_path: Path):
 
 def test_one_evaluation_is_shown_without_a_change():
     shown = before_and_after([{"step": 0, "eval/x": math.nan, "loss": 1.0}])
-    assert shown.splitlines() == ["|  | step 0 |", "| --- | ---: |", "| `eval/x` | nan |"]
+    assert shown.splitlines() == ["| metric | step 0 |", "| --- | ---: |", "| `eval/x` | nan |"]
 
 
 def test_the_curve_has_one_value_per_place(tmp_path: Path):

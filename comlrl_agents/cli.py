@@ -1,0 +1,151 @@
+"""``comlrl``: train, evaluate, look at, check and play, from a terminal.
+
+Nothing heavy is imported here: ``comlrl --help`` and ``comlrl envs`` answer in under a second.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from comlrl_env.errors import ComlrlError
+
+BAD_INPUT, FINDINGS, INTERRUPTED = 2, 1, 130
+
+
+class PlainErrors(TyperGroup):
+    """Prints the kit's own errors as the one message they are, without a traceback; anything else is a bug."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except ComlrlError as error:
+            typer.secho(f"error: {error}", fg="red", err=True)
+            raise typer.Exit(BAD_INPUT) from error
+
+
+app = typer.Typer(
+    cls=PlainErrors,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Teams of language models that learn to cooperate from preferences between joint responses.",
+)
+
+Assignments = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="Keys from a YAML or TOML file; arguments win.")
+]
+
+
+@app.command()
+def train(
+    algorithm: Annotated[str, typer.Argument(metavar="ALGO", help="madpo or madpo-iter")],
+    keys: Assignments = None,
+    config: ConfigFile = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in output_dir.")] = False,
+    show_keys: Annotated[bool, typer.Option("--keys", help="List ALGO's keys and defaults, and stop.")] = False,
+) -> None:
+    """Train a team on an environment.
+
+    For example: comlrl train madpo-iter env=comlrl/LengthRatio-v0 agents=tiny output_dir=runs/a
+
+    Keys: env (an id that `comlrl envs` lists), env.ARGUMENT, eval_env.ARGUMENT, agents ("tiny", a model id, a
+    folder, or several with commas), tokenizer, output_dir, and every field of the algorithm (--keys).
+    """
+    from comlrl_agents import cli_train
+    from comlrl_agents.run_keys import read_keys
+
+    if show_keys:
+        typer.echo(cli_train.describe_keys(algorithm))
+        return
+    try:
+        cli_train.train(algorithm, read_keys(keys or (), config), resume=resume, say=typer.echo)
+    except KeyboardInterrupt:
+        typer.echo("\nstopped; the same command with --resume goes on from the last checkpoint", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+@app.command("eval")
+def evaluate(keys: Assignments = None, config: ConfigFile = None) -> None:
+    """Evaluate saved agents on an environment.
+
+    For example: comlrl eval env=comlrl/LengthRatio-v0 agents=runs/a/model num_eval_samples=64
+
+    Keys: env, env.ARGUMENT, agents (also a folder with agent_0, agent_1, …), tokenizer, split (eval),
+    num_eval_samples (32), seed (0) and the sampling: temperature, top_p, top_k, max_new_tokens.
+    """
+    from comlrl_agents import cli_eval
+    from comlrl_agents.run_keys import read_keys
+
+    typer.echo(cli_eval.evaluate_agents(read_keys(keys or (), config)))
+
+
+@app.command()
+def envs(
+    env: Annotated[str | None, typer.Argument(metavar="[ID]", help="Show this one's page.")] = None,
+) -> None:
+    """List the environments, or show the page of one.
+
+    A page tells purpose, roles, an example, the reward and the measured figures.
+    """
+    from comlrl_agents import cli_envs
+
+    typer.echo(cli_envs.list_environments() if env is None else cli_envs.page(env))
+
+
+@app.command()
+def check(
+    env: Annotated[str, typer.Argument(metavar="ID|MODULE:CLASS")],
+    keys: Assignments = None,
+) -> None:
+    """Check an environment and say what to mend.
+
+    For example: comlrl check my_package.my_module:MyTask env.level=1
+    """
+    from comlrl_agents import cli_envs
+
+    advice = cli_envs.check(env, keys or ())
+    if advice:
+        typer.echo(advice, err=True)
+        raise typer.Exit(FINDINGS)
+    typer.echo(f"{env}: no finding")
+
+
+@app.command()
+def play(
+    env: Annotated[str, typer.Argument(metavar="ENV")],
+    keys: Assignments = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which items come.")] = 0,
+    person: Annotated[
+        str | None, typer.Option("--as", metavar="AGENT|all", help="Who you are; the first agent by default.")
+    ] = None,
+    others: Annotated[str, typer.Option(metavar="scripted|tiny", help="Who plays the rest.")] = "scripted",
+) -> None:
+    """Be one of the agents, or all of them.
+
+    For example: comlrl play comlrl/Partition-v0 --as all env.level=0
+    """
+    from comlrl_agents import cli_envs
+    from comlrl_agents.play import Game
+
+    Game(cli_envs.open_env(env, keys or ()), person=person, others=others, seed=seed, say=typer.echo).run()
+
+
+@app.command()
+def report(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]) -> None:
+    """Write a run's report and curve again."""
+    from comlrl_agents.report import write_report
+    from comlrl_env.errors import ConfigError
+
+    if not (folder / "metrics.jsonl").exists():
+        raise ConfigError(f"RUN: {folder} is no run folder: it has no metrics.jsonl")
+    typer.echo(write_report(folder))
+
+
+def main() -> None:
+    """The console script."""
+    app()

@@ -1,0 +1,80 @@
+"""``comlrl eval``: what saved agents earn on an environment."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from comlrl_agents import config
+from comlrl_agents.cli_envs import make_env
+from comlrl_agents.run_keys import RunKeys
+from comlrl_env.errors import ConfigError
+
+NUM_SAMPLES = 32
+SAMPLING = ("temperature", "top_p", "top_k", "max_new_tokens")
+LOADING = ("use_chat_template", "dtype", "agent_devices")
+FIELDS = (*SAMPLING, *LOADING, "seed")
+
+
+def evaluate_agents(keys: RunKeys) -> str:
+    """Evaluate as the keys say; a table of the metrics and what became of the joint responses.
+
+    Raises ConfigError, before torch is imported, for every key, value or environment that is wrong.
+    """
+    keys.check_fields([*FIELDS, "split", "num_eval_samples"], "comlrl eval")
+    if keys.agents is None:
+        raise ConfigError('agents: is missing; give a folder with agent_0, agent_1, …, model ids, or "tiny"')
+    if keys.eval_arguments:
+        raise ConfigError("eval_env: there is one environment here; write env.ARGUMENT=VALUE")
+    fields = dict(keys.fields)
+    env = _open(keys, fields.pop("split", None))
+    wanted = {"eval_num_samples": fields.pop("num_eval_samples", NUM_SAMPLES), **fields}
+    args = config.from_mapping(config.MADPOConfig, {"num_agents": len(env.possible_agents), **wanted})
+    return _run(env, args, keys)
+
+
+def _open(keys: RunKeys, split: Any) -> Any:
+    """The environment on the asked split; "eval" where nothing is asked and there are splits."""
+    env_id, arguments = keys.need_env(), dict(keys.env_arguments)
+    if split is not None:
+        arguments["split"] = split
+    elif "split" not in arguments and hasattr(make_env(env_id, arguments), "split"):
+        arguments["split"] = "eval"
+    return make_env(env_id, arguments)
+
+
+def _run(env: Any, args: config.MADPOConfig, keys: RunKeys) -> str:
+    import numpy as np
+
+    from comlrl_agents.evaluate import evaluate
+    from comlrl_agents.team import load_team
+    from comlrl_agents.terminal import columns
+
+    team = load_team(keys.agents, keys.tokenizer, args)
+    seeds = np.random.SeedSequence(args.seed).spawn(len(team))
+    outcome = evaluate(
+        dict(zip(env.possible_agents, team, strict=True)),
+        env,
+        args.eval_num_samples,
+        {name: np.random.default_rng(seed) for name, seed in zip(env.possible_agents, seeds, strict=True)},
+    )
+    rows = [["metric", "value"], *([name, f"{value:.4g}"] for name, value in outcome.metrics.items())]
+    statuses = Counter(turn["status"] for row in outcome.samples for turn in row["turns"])
+    return "\n".join(
+        [
+            columns(rows),
+            "",
+            interval(outcome.returns),
+            "statuses: " + ", ".join(f"{name} {count}" for name, count in statuses.items()),
+        ]
+    )
+
+
+def interval(returns: Sequence[float]) -> str:
+    """The mean return with its 95 % interval (normal approximation, items as independent draws)."""
+    if len(returns) < 2:
+        return f"no interval: {len(returns)} judged episodes"
+    mean = math.fsum(returns) / len(returns)
+    variance = math.fsum((value - mean) ** 2 for value in returns) / (len(returns) - 1)
+    half = 1.96 * math.sqrt(variance / len(returns))
+    return f"return {mean:.4g} ± {half:.2g} (95 % of {len(returns)} episodes)"

@@ -1,0 +1,122 @@
+"""``comlrl train``: from keys to a trainer, and what it came to."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from comlrl_agents import config
+from comlrl_agents.cli_envs import make_env
+from comlrl_agents.run_keys import RUN_KEYS, RunKeys
+from comlrl_env.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """The names of an algorithm's configuration and trainer, imported when they are needed."""
+
+    config_name: str
+    trainer_name: str
+
+    def config_class(self) -> type[config.TeamConfig]:
+        """The configuration; costs no torch."""
+        found: type[config.TeamConfig] = getattr(config, self.config_name)
+        return found
+
+    def trainer_class(self) -> Any:
+        """The trainer; imports torch and transformers."""
+        return getattr(import_module("comlrl_agents.trainer"), self.trainer_name)
+
+
+ALGORITHMS = {
+    "madpo": Algorithm("MADPOConfig", "MADPOTrainer"),
+    "madpo-iter": Algorithm("MADPOIterConfig", "MADPOIterTrainer"),
+}
+
+
+def find_algorithm(name: str) -> Algorithm:
+    """The algorithm of that name. Raises ConfigError for an unknown one."""
+    if name not in ALGORITHMS:
+        raise ConfigError(config.unknown_name("ALGO: unknown algorithm", name, list(ALGORITHMS)))
+    return ALGORITHMS[name]
+
+
+def describe_keys(name: str) -> str:
+    """Every key of an algorithm with its default."""
+    defaults = config.to_mapping(find_algorithm(name).config_class()())
+    run = [f"{key}=" for key in RUN_KEYS]
+    return "\n".join([*run, *(f"{key}={config_text(value)}" for key, value in defaults.items())])
+
+
+def config_text(value: Any) -> str:
+    """A value as one would type it."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return "none" if value is None else str(value)
+
+
+def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], object]) -> None:
+    """Train as the keys say, then say how the evaluation changed and where everything lies.
+
+    Raises ConfigError, before torch is imported, for every key, value or environment that is wrong.
+    """
+    chosen = find_algorithm(algorithm)
+    config_class = chosen.config_class()
+    keys.check_fields(list(config_class.__dataclass_fields__), f"comlrl train {algorithm}")
+    env_id = keys.need_env()
+    env, eval_env = make_env(env_id, keys.env_arguments), make_eval_env(keys)
+    args = config.from_mapping(config_class, {"num_agents": len(env.possible_agents), **keys.fields})
+    folder = Path(keys.output_dir or default_folder(algorithm, env_id))
+    trainer = chosen.trainer_class()(
+        env=env,
+        eval_env=eval_env,
+        agents="tiny" if keys.agents is None else keys.agents,
+        tokenizer=keys.tokenizer,
+        args=args,
+        output_dir=folder,
+    )
+    remember_command(folder, resume=resume)
+    trainer.train(resume_from_checkpoint=True if resume else None)
+    say(summary(folder))
+
+
+def make_eval_env(keys: RunKeys) -> Any:
+    """The environment of the evaluation: the same one, on its evaluation split where it has splits."""
+    arguments = {**keys.env_arguments, **keys.eval_arguments}
+    if hasattr(make_env(keys.need_env(), keys.env_arguments), "split"):
+        arguments = {**keys.env_arguments, "split": "eval", **keys.eval_arguments}
+    return make_env(keys.need_env(), arguments)
+
+
+def default_folder(algorithm: str, env_id: str) -> str:
+    """``runs/<algorithm>-<environment>``."""
+    name = env_id.rsplit("/", 1)[-1].replace(":", "-")
+    return f"runs/{algorithm}-{name}"
+
+
+def remember_command(folder: Path, *, resume: bool) -> None:
+    """Keep the command line in ``command.txt``; a resume adds its own.
+
+    Nothing is written beside another run: the trainer is about to refuse that folder.
+    """
+    if (folder / "config.yaml").exists() and not resume:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    with (folder / "command.txt").open("a" if resume else "w", encoding="utf-8") as file:
+        file.write(command + "\n")
+
+
+def summary(folder: Path) -> str:
+    """The evaluation before and after, and where to look."""
+    from comlrl_agents.journal import read_numbers
+    from comlrl_agents.report import CURVE, evaluation_rows
+    from comlrl_agents.terminal import columns
+
+    evaluations = evaluation_rows(read_numbers(folder / "metrics.jsonl"))
+    picture = folder / CURVE
+    where = str(picture) if picture.exists() else "none: pip install 'comlrl-kit[plot]', then `comlrl report`"
+    return "\n".join(["", columns(evaluations), "", f"run folder      {folder}", f"learning curve  {where}"])

@@ -1,0 +1,302 @@
+"""The command line: what it hands to the trainer, what it refuses, and how it says so."""
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from comlrl_agents import cli_train
+from comlrl_agents.cli import app
+from comlrl_agents.config import MADPOConfig, MADPOIterConfig
+from comlrl_agents.run_keys import read_keys
+from comlrl_agents.terminal import columns
+from comlrl_agents.tracking import Tracker
+from comlrl_env.errors import CheckpointError, ConfigError
+from comlrl_env.types import Item, Score
+
+ROOT = Path(__file__).parents[2]
+ENV = "comlrl/LengthRatio-v0"
+
+
+class TwoWords:
+    """A task of a user: both must say the word that they are told. Ten items in each split."""
+
+    agents = ("left_0", "right_0")
+    num_turns = 1
+
+    def __init__(self, shout: bool = False) -> None:
+        self.shout = shout
+
+    def items(self, split: str) -> list[Item]:
+        return [Item(f"{split}-{number}", {"word": f"{split} {number}"}) for number in range(10)]
+
+    def prompts(self, item: Item, history: tuple) -> dict[str, str]:
+        return {agent: f"{agent}: say {item.data['word']}" for agent in self.agents}
+
+    def score(self, item: Item, history: tuple, responses: dict[str, str]) -> Score:
+        right = [responses[agent] == item.data["word"] for agent in self.agents]
+        return Score(reward=sum(right) / 2, parts={"right": float(sum(right))}, is_success=all(right))
+
+    def sample_answers(self, item: Item, rng: Any, history: tuple = ()) -> dict[str, str]:
+        return dict.fromkeys(self.agents, item.data["word"])
+
+
+class Impure(TwoWords):
+    """Its score counts the calls."""
+
+    calls = 0
+
+    def score(self, item: Item, history: tuple, responses: dict[str, str]) -> Score:
+        Impure.calls += 1
+        return Score(reward=float(Impure.calls))
+
+
+TASK, IMPURE = f"{__name__}:TwoWords", f"{__name__}:Impure"
+
+
+def run(*arguments: str, typed: str = "") -> Result:
+    return CliRunner().invoke(app, list(arguments), input=typed)
+
+
+# Keys
+
+
+def test_keys_are_yaml_and_sorted_by_whose_they_are():
+    keys = read_keys(
+        [
+            "env=comlrl/Partition-v0",
+            "env.num_items=64",
+            "eval_env.level=2",
+            "agents=tiny,runs/a",
+            "agent_learning_rate=1e-6",
+            "top_k=null",
+            "env.scale=2e3",
+            "output_dir=2026-11-29",
+            "report_to=console",
+        ]
+    )
+    assert keys.env == "comlrl/Partition-v0"
+    assert keys.env_arguments == {"num_items": 64, "scale": 2000.0}
+    assert keys.eval_arguments == {"level": 2}
+    assert keys.agents == ["tiny", "runs/a"]
+    assert keys.output_dir == "2026-11-29"  # YAML would make a date of it
+    assert keys.fields == {"agent_learning_rate": 1e-6, "top_k": None, "report_to": ["console"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "env: {id: x/Y-v0, level: 1}\nseed: 3\ndpo_beta: 5e-2\neval_env: {level: 2}\n"),
+        ("a.yaml", "env: x/Y-v0\nenv.level: 1\nseed: 3\ndpo_beta: 0.05\neval_env.level: 2\n"),
+        ("a.toml", 'seed = 3\ndpo_beta = 5e-2\n[env]\nid = "x/Y-v0"\nlevel = 1\n[eval_env]\nlevel = 2\n'),
+    ],
+)
+def test_a_file_holds_the_same_keys_and_the_command_line_wins(tmp_path: Path, name: str, text: str):
+    (tmp_path / name).write_text(text)
+    keys = read_keys(["seed=4"], tmp_path / name)
+    assert (keys.env, keys.env_arguments, keys.eval_arguments) == ("x/Y-v0", {"level": 1}, {"level": 2})
+    assert keys.fields == {"seed": 4, "dpo_beta": 0.05}
+
+
+@pytest.mark.parametrize(
+    ("assignments", "words"),
+    [
+        (["seed"], "expected key=value, actually 'seed'"),
+        (["=3"], "expected key=value"),
+        (["seed=1", "seed=2"], "seed: is given twice"),
+        (["agents=[a, b"], "agents: expected a YAML value"),
+    ],
+)
+def test_a_malformed_assignment_is_refused(assignments: list[str], words: str):
+    with pytest.raises(ConfigError, match=words.replace("[", r"\[")):
+        read_keys(assignments)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [("a.toml", "seed = ", "no valid TOML"), ("a.yaml", "[", "no valid YAML"), ("a.yaml", "- 1", "actually list")],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, text: str, words: str):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        read_keys([], tmp_path / name)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_keys([], tmp_path / "missing.yaml")
+
+
+# Train
+
+
+class StubTrainer:
+    """Keeps what it was made with and logs two evaluations."""
+
+    made: dict[str, Any] = {}  # noqa: RUF012
+
+    def __init__(self, **arguments: Any) -> None:
+        StubTrainer.made = arguments
+
+    def train(self, resume_from_checkpoint: bool | None) -> None:
+        StubTrainer.made["resume"] = resume_from_checkpoint
+        folder = Path(StubTrainer.made["output_dir"])
+        if (folder / "config.yaml").exists() and not resume_from_checkpoint:
+            raise CheckpointError("output_dir: holds a run")
+        (folder / "config.yaml").touch()
+        with Tracker(folder, report_to=()) as tracker:
+            tracker.log(0, {"eval/turn_1/reward_mean": 0.25})
+            tracker.log(12, {"eval/turn_1/reward_mean": 0.875})
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch) -> type[StubTrainer]:
+    monkeypatch.setattr(cli_train.Algorithm, "trainer_class", lambda self: StubTrainer)
+    return StubTrainer
+
+
+def test_train_makes_the_trainer_that_the_keys_describe(stub: type[StubTrainer], tmp_path: Path):
+    folder = tmp_path / "run"
+    result = run("train", "madpo-iter", f"env={TASK}", "env.shout=true", "num_iterations=2", f"output_dir={folder}")
+    assert result.exit_code == 0, result.output
+    made = stub.made
+    assert made["args"] == MADPOIterConfig(num_iterations=2)
+    assert (made["agents"], made["tokenizer"], made["resume"]) == ("tiny", None, None)
+    assert (made["env"].split, made["eval_env"].split) == ("train", "eval")
+    assert made["env"].task.shout
+    assert made["eval_env"].task.shout
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["eval/turn_1/reward_mean", "0.25", "0.875", "+0.625"] in lines
+    assert ["run", "folder", str(folder)] in lines
+    assert (folder / "command.txt").read_text().count("\n") == 1
+
+
+def test_the_evaluation_environment_differs_where_it_is_told_to(stub: type[StubTrainer], tmp_path: Path):
+    result = run(
+        "train", "madpo", f"env={TASK}", "eval_env.split=train", "eval_env.shout=true", f"output_dir={tmp_path}"
+    )
+    assert result.exit_code == 0, result.output
+    assert isinstance(stub.made["args"], MADPOConfig)
+    assert stub.made["eval_env"].split == "train"
+    assert (stub.made["env"].task.shout, stub.made["eval_env"].task.shout) == (False, True)
+
+
+def test_a_used_folder_is_refused_and_resume_goes_on(stub: type[StubTrainer], tmp_path: Path):
+    again = ("train", "madpo", f"env={TASK}", f"output_dir={tmp_path}")
+    assert run(*again).exit_code == 0
+    before = (tmp_path / "command.txt").read_text()
+    refused = run(*again)
+    assert (refused.exit_code, refused.stderr) == (2, "error: output_dir: holds a run\n")
+    assert (tmp_path / "command.txt").read_text() == before
+    assert run(*again, "--resume").exit_code == 0
+    assert stub.made["resume"] is True
+    assert (tmp_path / "command.txt").read_text().count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["madpoiter", f"env={ENV}"], "did you mean 'madpo-iter'"),
+        (["madpo", f"env={ENV}", "num_agent=2"], "did you mean 'num_agents'"),
+        (["madpo", f"env={ENV}", "outputdir=x"], "did you mean 'output_dir'"),
+        (["madpo", f"env={ENV}", "num_iterations=2"], "comlrl train madpo: unknown key"),
+        (["madpo"], "env: is missing"),
+        (["madpo", "env=comlrl/LenghtRatio-v0"], "did you mean 'comlrl/LengthRatio-v0'"),
+        (["madpo", f"env={ENV}", "env.levle=1"], "level"),
+        (["madpo", f"env={ENV}", "dpo_beta=big"], "dpo_beta"),
+        (["madpo", f"env={ENV}", "dpo_beta=-1"], "dpo_beta"),
+        (["madpo", f"env={ENV}", "pair_selection=all"], "preference_pairs_per_sample"),
+    ],
+)
+def test_bad_input_is_one_clear_message(stub: type[StubTrainer], arguments: list[str], words: str):
+    stub.made = {}
+    result = run("train", *arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: ")
+    assert words in result.stderr
+    assert "Traceback" not in result.output
+    assert stub.made == {}
+
+
+def test_an_interrupted_run_says_how_to_go_on(stub: type[StubTrainer], monkeypatch: pytest.MonkeyPatch):
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_train, "make_env", lambda *_: interrupted())
+    result = run("train", "madpo", f"env={TASK}")
+    assert result.exit_code == 130
+    assert "--resume" in result.stderr
+
+
+def test_keys_lists_what_can_be_set():
+    lines = run("train", "madpo-iter", "--keys").stdout.splitlines()
+    assert "num_iterations=6" in lines
+    assert "report_to=tensorboard,console" in lines
+    assert "preference_replay_k=none" in lines
+
+
+# Envs and check
+
+
+def test_envs_lists_figures_and_shows_pages():
+    rows = [line.split() for line in run("envs").stdout.splitlines()]
+    assert rows[0][:6] == ["id", "agents", "turns", "gold", "solo", "random"]
+    (row,) = [row for row in rows if row[0] == ENV]
+    assert row[1:5] == ["2", "1", "1.00", "0.00"]
+    page = run("envs", ENV).stdout
+    assert "Reward" in page
+    assert "Roles" in page
+    unknown = run("envs", "comlrl/Nothing-v0")
+    assert unknown.exit_code == 2
+    assert "unknown environment" in unknown.stderr
+
+
+def test_check_passes_a_good_task_and_explains_a_bad_one():
+    good = run("check", TASK)
+    assert good.exit_code == 0, good.output
+    assert "no finding" in good.stdout
+    bad = run("check", IMPURE)
+    assert bad.exit_code == 1
+    assert "score" in bad.stderr
+    assert run("check", TASK, "seed=1").exit_code == 2
+
+
+def test_columns_align_words_left_and_numbers_right():
+    assert columns([["id", "n"], ["abc", "7"], ["d", "1,000"]]) == "id       n\nabc      7\nd    1,000"
+    assert columns([]) == ""
+
+
+# Imports
+
+
+def seconds_of_work(arguments: list[str], code: int) -> float:
+    """What a fresh process works for a command; not what it takes, because the machine may be busy."""
+    program = (
+        "import sys\n"
+        "from comlrl_agents.cli import app\n"
+        "try:\n"
+        "    app(sys.argv[1:])\n"
+        "finally:\n"
+        "    assert not {'torch', 'transformers'} & set(sys.modules), 'heavy import'\n"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == code, done.stderr
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["envs"], 0),
+        (["train", "madpo", f"env={ENV}", "sede=1"], 2),
+        (["train", "madpo", f"env={ENV}", "env.level=9"], 2),
+    ],
+)
+def test_quick_answers_are_quick_and_bad_input_needs_no_torch(arguments: list[str], code: int):
+    assert min(seconds_of_work(arguments, code) for _ in range(2)) < 1
