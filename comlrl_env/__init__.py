@@ -1,5 +1,6 @@
 """Cooperative language tasks as PettingZoo parallel environments with one shared oracle reward."""
 
+from comlrl_env import testing
 from comlrl_env.env import TextEnv
 from comlrl_env.errors import (
     ActionError,
@@ -44,4 +45,5 @@ __all__ = [
     "load_task",
     "make",
     "register",
+    "testing",
 ]

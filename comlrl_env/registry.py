@@ -11,7 +11,6 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import entry_points
 from typing import Any
 
 import msgspec
@@ -213,6 +212,9 @@ def _same(one: tuple[EntryPoint, dict[str, Any]], other: tuple[EntryPoint, dict[
 @functools.cache
 def _read_entry_points() -> None:
     """Register what installed packages announce; once, at the first look-up, because it reads every package."""
+    # Imported here because it is a tenth of this package's import time.
+    from importlib.metadata import entry_points
+
     for entry in entry_points(group=GROUP):
         try:
             _add(entry.name, f"{entry.module}:{entry.attr}", {})
