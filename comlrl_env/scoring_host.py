@@ -35,12 +35,12 @@ class ScoringHost:
 
     def __init__(self, scorer: Scorer, processes: int, timeout: float, memory: int) -> None:
         self._lock = threading.Lock()
-        self._start = lambda: fork(_Host(scorer, processes, timeout, memory).serve)
+        self._serve = _Host(scorer, processes, timeout, memory).serve
         self._owner = os.getpid()
         self._open()
 
     def _open(self) -> None:
-        pid, self._pipe = self._start()
+        pid, self._pipe = fork(self._serve)
         self._end: Callable[[], object] = weakref.finalize(self, _end_host, pid, self._pipe, self._owner)
 
     def is_ours(self) -> bool:
