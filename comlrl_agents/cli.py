@@ -9,8 +9,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from comlrl_env.errors import ComlrlError
-
 BAD_INPUT, FINDINGS, INTERRUPTED = 2, 1, 130
 
 
@@ -21,7 +19,11 @@ class PlainErrors(TyperGroup):
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except ComlrlError as error:
+        except Exception as error:
+            from comlrl_env.errors import ComlrlError  # here, because it brings PettingZoo with it
+
+            if not isinstance(error, ComlrlError):
+                raise
             typer.secho(f"error: {error}", fg="red", err=True)
             raise typer.Exit(BAD_INPUT) from error
 

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from comlrl_agents.columns import columns
 from comlrl_agents.run_keys import read_keys
-from comlrl_agents.terminal import columns
 from comlrl_env import registry
 from comlrl_env.errors import ComlrlError, ConfigError
 

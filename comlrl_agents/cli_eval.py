@@ -46,9 +46,9 @@ def _open(keys: RunKeys, split: Any) -> Any:
 def _run(env: Any, args: config.MADPOConfig, keys: RunKeys) -> str:
     import numpy as np
 
+    from comlrl_agents.columns import columns
     from comlrl_agents.evaluate import evaluate
     from comlrl_agents.team import load_team
-    from comlrl_agents.terminal import columns
 
     team = load_team(keys.agents, keys.tokenizer, args)
     seeds = np.random.SeedSequence(args.seed).spawn(len(team))

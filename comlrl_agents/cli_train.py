@@ -112,9 +112,9 @@ def remember_command(folder: Path, *, resume: bool) -> None:
 
 def summary(folder: Path) -> str:
     """The evaluation before and after, and where to look."""
+    from comlrl_agents.columns import columns
     from comlrl_agents.journal import read_numbers
     from comlrl_agents.report import CURVE, evaluation_rows
-    from comlrl_agents.terminal import columns
 
     evaluations = evaluation_rows(read_numbers(folder / "metrics.jsonl"))
     picture = folder / CURVE

@@ -1,7 +1,7 @@
 """What a run says while it runs: lines of text, and one live line when the output is a terminal."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.control import Control
@@ -60,30 +60,6 @@ class Terminal:
         if self._live:
             self._console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
             self._live = False
-
-
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of equal length as aligned text; columns of numbers stand to the right."""
-    if not rows:
-        return ""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    numeric = [all(map(_is_number, column[1:])) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            text.rjust(width) if right else text.ljust(width)
-            for text, width, right in zip(row, widths, numeric, strict=True)
-        )
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "") or "nan")
-    except ValueError:
-        return False
-    return True
 
 
 def format_number(value: float) -> str:
