@@ -180,23 +180,23 @@ class PreferenceWrapper(BaseParallelWrapper[str, Any, Any]):
     def _choose(self, rng: np.random.Generator | None, same_tokens: Same | None) -> tuple[list[Pair], PairCounts]:
         returns = [candidate.processed for candidate in self._candidates]
         texts = [candidate.texts for candidate in self._candidates]
-        dropped = 0
+        dropped: set[frozenset[int]] = set()
 
         def same(winner: int, loser: int) -> bool:
-            nonlocal dropped
             if texts[winner] == texts[loser]:
                 return True
-            alike = same_tokens is not None and same_tokens(winner, loser)
-            dropped += alike
-            return alike
+            if same_tokens is None or not same_tokens(winner, loser):
+                return False
+            dropped.add(frozenset((winner, loser)))
+            return True
 
         mode, limit, rng = self.pair_selection, self.preference_pairs_per_sample, rng or self._rng
         side = self._first_side
         if side is None:
             pairs = select_pairs(returns, mode, limit, rng, same=same)
-            return pairs, count_pool(returns, texts, pairs, dropped)
+            return pairs, count_pool(returns, texts, pairs, len(dropped))
         pairs = select_comparisons(returns[:side], returns[side:], mode, limit, rng, same=same)
-        return pairs, count_comparisons(returns, texts, side, pairs, dropped)
+        return pairs, count_comparisons(returns, texts, side, pairs, len(dropped))
 
     def _report(self, first: int, two_sides: bool) -> dict[str, Any]:
         """The per-candidate lists of the infos, in the names of the class's page."""

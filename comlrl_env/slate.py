@@ -132,6 +132,8 @@ class Slate:
         except Exception as error:
             error.add_note(f"while the environment stepped with {actions!r}")
             raise
+        if self._scores_itself:  # its rewards are processed already
+            rewards = {agent: infos[agent]["raw_reward"] for agent in acted}
         return shared_score(rewards, infos, acted, self.reward_rule), prompts
 
     def _begun(self) -> Branch:
