@@ -4,29 +4,31 @@ Runs in the child before any of the answer is executed, because parsing hostile 
 standard library only.
 
 An answer is read as a set of definitions. In this order, the first reading that defines the wanted function wins: the
-fenced blocks one by one, all fenced blocks together, the text as a continuation of what the prompt ended with (when it
-starts indented or with the rest of a signature), the text from its first line of code. Each reading is cut back to its
-longest prefix that parses, so that prose or a half-written line at the end costs nothing before it. Statements that only
-do something when run (calls, asserts, loops, a main guard) are left out: they are usage examples.
+fenced blocks one by one, all fenced blocks together, the text as a continuation of what the prompt ended with (when
+it starts indented or with the rest of a signature), the text from its first line of code. Each reading is cut back to
+its longest prefix that parses, so that prose or a half-written line at the end costs nothing before it. Statements
+that only do something when run (calls, asserts, loops, a main guard) are left out: they are usage examples.
 """
 
 import ast
 import re
+import textwrap
 import warnings
 from collections.abc import Iterator
 
 MAX_CHARACTERS = 50_000
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _CODE_START = re.compile(r"^(?:def|async def|class|import|from|@)\b|^@", re.MULTILINE)
-_KEPT = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign, ast.Try)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
+_KEPT = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Try)
 
 
 def read(text: str, name: str, opening: str = "") -> dict[str, object]:
     """What the answer ``text`` defines, for the wanted function ``name``.
 
     ``opening``: what the prompt ended with, in case the answer goes on from there. Returns ``source`` (the
-    definitions, ready to run), ``defines`` (``name`` is a top-level function), ``returns`` (with a ``return`` of a value
-    in it), ``calls`` (names that it calls), ``wraps`` (the name whose call it merely returns, or ``None``),
+    definitions, ready to run), ``defines`` (``name`` is a top-level function), ``returns`` (with a ``return`` of a
+    value in it), ``calls`` (names that it calls), ``wraps`` (the name whose call it merely returns, or ``None``),
     ``ignored`` (names that it calls without using any of their values).
     """
     warnings.simplefilter("ignore")
@@ -46,7 +48,9 @@ def read(text: str, name: str, opening: str = "") -> dict[str, object]:
 
 def _readings(text: str, opening: str) -> Iterator[str]:
     blocks = [match.group(1) for match in _FENCE.finditer(text)]
-    yield from blocks
+    for block in blocks:
+        yield block
+        yield textwrap.dedent(block)
     if len(blocks) > 1:
         yield "\n".join(blocks)
     unfenced = text.split("```", 1)[0]
@@ -126,12 +130,12 @@ def _wraps(function: ast.FunctionDef) -> str | None:
 def _ignored(function: ast.FunctionDef) -> set[str]:
     """Names whose every call stands alone or is assigned to a variable that is never read."""
     read = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-    unused: list[ast.AST] = []
+    dead: set[int] = set()
     for node in ast.walk(function):
-        if isinstance(node, ast.Expr):
-            unused.append(node.value)
-        elif isinstance(node, ast.Assign) and all(isinstance(t, ast.Name) and t.id not in read for t in node.targets):
-            unused.append(node.value)
-    dead = {id(node) for node in unused}
+        if isinstance(node, ast.Assign):
+            if all(isinstance(target, ast.Name) and target.id not in read for target in node.targets):
+                dead.add(id(node.value))
+        elif isinstance(node, ast.Expr):
+            dead.add(id(node.value))
     calls = [(called, id(node) in dead) for node in ast.walk(function) if (called := _called(node))]
     return {called for called, _ in calls} - {called for called, is_dead in calls if not is_dead}

@@ -45,9 +45,18 @@ def standard_library() -> list[str]:
     return sorted({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), os.path.dirname(os.__file__)})
 
 
+def library_files() -> list[str]:
+    """What a Python program reads besides its own files, without installed packages."""
+    hidden = set(packages_folders())
+    inside = [os.path.join(folder, name) for folder in standard_library() for name in os.listdir(folder)]
+    return [*LIBRARIES, *[path for path in inside if path not in hidden]]
+
+
 def packages_folders() -> list[str]:
     """Folders with installed packages, which the jail hides: a data set with its answers may lie there."""
-    inside = [os.path.join(folder, name) for folder in standard_library() for name in ("site-packages", "dist-packages")]
+    inside = [
+        os.path.join(folder, name) for folder in standard_library() for name in ("site-packages", "dist-packages")
+    ]
     return [folder for folder in [*inside, "/usr/lib/python3/dist-packages"] if os.path.isdir(folder)]
 
 
@@ -55,8 +64,8 @@ def enter_namespaces(folder: str) -> int:
     """Go on in a fork with its own processes, mounts, network, IPC and host name, and little but the standard library.
 
     ``folder``: an empty folder where the new root is mounted while it is built; it may be removed afterwards. An
-    ordinary user gets a user namespace first. The process that called only waits for the fork and ends with it. Returns
-    a descriptor of the new PID namespace; raises ``OSError`` when a step is not permitted.
+    ordinary user gets a user namespace first. The process that called only waits for the fork and ends with it.
+    Returns a descriptor of the new PID namespace; raises ``OSError`` when a step is not permitted.
     """
     user, group = os.getuid(), os.getgid()
     flags = _NEW_MOUNT | _NEW_NET | _NEW_IPC | _NEW_UTS | _NEW_PID | (_NEW_USER if user else 0)

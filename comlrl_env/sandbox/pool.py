@@ -109,16 +109,12 @@ class Server:
         self.control.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def disown(self) -> None:
-        """Drop this copy of the handle in a fork of the trusted process; the server belongs to its parent."""
-        self.control.close()
-        self._process.returncode = 0
-
 
 class Pool:
     """Idle servers, lent to one sample at a time; there are as many as samples ever ran at once.
 
-    ``isolation``: ``None`` takes the strongest that works on this machine, tried once: bubblewrap, namespaces, limits.
+    ``isolation``: ``None`` takes the strongest that works on this machine, tried once: bubblewrap, namespaces,
+    limits.
     """
 
     def __init__(self, isolation: Isolation | None = None) -> None:
@@ -127,6 +123,13 @@ class Pool:
             self._choice.remove("bubblewrap")
         self._lock = threading.Lock()
         self._idle: list[Server] = []
+
+    @property
+    def isolation(self) -> Isolation:
+        """The isolation that samples get here; starts a server if none ran yet."""
+        server = self.acquire()
+        self.release(server)
+        return server.isolation
 
     def acquire(self) -> Server:
         """A server for one sample; raises :class:`SandboxError` when none can be started."""
@@ -168,7 +171,8 @@ class Pool:
         """After a fork of the trusted process: its servers are not ours."""
         self._lock = threading.Lock()
         for server in self._idle:
-            server.disown()
+            server.control.close()
+        _NOT_OURS.extend(self._idle)
         self._idle = []
 
 
@@ -190,6 +194,8 @@ def _bubblewrap_command() -> list[str]:
     return [*command, "--proc", "/proc", "--dir", jail.SCRATCH, "--remount-ro", "/", "--chdir", "/", "--"]
 
 
+# Kept, so that no finaliser of a forked trainer asks after processes that are not its children.
+_NOT_OURS: list[Server] = []
 POOL = Pool()
 atexit.register(POOL.close)
 os.register_at_fork(after_in_child=POOL.forget)

@@ -1,13 +1,11 @@
 """The program of one sample: answers requests over its private socket until the socket closes.
 
-Model-written code runs inside this process and may do anything to it. Nothing here is trusted by the other side except
-that it sends bytes; standard library only.
+Model-written code runs inside this process and may do anything to it. Nothing here is trusted by the other side
+except that it sends bytes; standard library only.
 """
 
-import os
 import random
 import socket
-import sys
 import types
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +17,11 @@ _MAX_WATCHED = 64
 
 
 def serve(channel: socket.socket, limit: int) -> None:
-    """Answer requests (``read``, ``load``, ``call``) in order; ``limit``: the most bytes of one request or reply."""
+    """Say that the process is ready, then answer requests (``read``, ``load``, ``call``) in order.
+
+    ``limit``: the most bytes of one request or reply.
+    """
+    channel.sendall(values.pack({"ready": True}))
     frames = values.Frames(limit)
     program = _Program()
     random.seed(0)  # the same answer for the same code, as far as the code lets us
@@ -29,7 +31,9 @@ def serve(channel: socket.socket, limit: int) -> None:
             reply["nonce"] = request["nonce"]
             frame = values.pack(reply)
             if len(frame) > limit:
-                frame = values.pack({"nonce": request["nonce"], "alien": f"a value of {len(frame)} bytes, more than {limit}"})
+                frame = values.pack(
+                    {"nonce": request["nonce"], "alien": f"a value of {len(frame)} bytes, more than {limit}"}
+                )
             channel.sendall(frame)
 
 
@@ -43,13 +47,13 @@ def _answer(program: "_Program", request: dict[str, Any]) -> dict[str, Any]:
         program.watched = []
         arguments, keywords = values.decode(request["call"])
         result = program.entry(*arguments, **keywords)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  # SystemExit too is just what the code did
         return {"raised": _reason(error)}
     try:
         return {"value": values.encode(result), "watched": program.watched}
     except values.NotPlainError as error:
         return {"alien": str(error)[:_MAX_REASON]}
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001  # a method of a hostile value can raise anything
         return {"alien": _reason(error)}
 
 
@@ -79,7 +83,7 @@ class _Program:
         module_name, function_name = entry
         function = loaded[module_name].__dict__.get(function_name)
         if not callable(function):
-            raise NameError(f"{module_name} defines no function {function_name!r}")
+            raise NameError(f"{module_name} defines no function {function_name!r}")  # noqa: TRY004  # as Python says it
         self.entry = function
 
     def _give(self, link: dict[str, Any], loaded: dict[str, types.ModuleType]) -> object:
@@ -121,12 +125,5 @@ def _reason(error: BaseException) -> str:
     try:
         text = f"{type(error).__name__}: {error}"[:_MAX_REASON]
         return text.encode("utf-8", "replace").decode("utf-8")
-    except BaseException:
+    except BaseException:  # noqa: BLE001  # its __str__ is model-written too
         return "an exception that does not describe itself"
-
-
-def forget_ourselves() -> None:
-    """Take this kit's modules out of ``sys.modules``: code under test finds a plain interpreter."""
-    for name in [name for name in sys.modules if name.partition(".")[0] == "comlrl_env"]:
-        del sys.modules[name]
-    os.environ.clear()

@@ -18,16 +18,16 @@ import tempfile
 import time
 from typing import Any, NoReturn
 
-from comlrl_env.sandbox import jail, runner
+from comlrl_env.sandbox import jail, landlock, runner
 
 _KILL_SECONDS = 10.0
 _NOBODY = 65534
 # Imported before the first fork: quicker than an import per sample, and they need no file when rights are gone.
-_PRELOADED = (
-    "abc array bisect cmath collections collections.abc contextlib copy dataclasses datetime decimal enum fractions"
-    " functools hashlib heapq itertools json math numbers operator queue random re statistics string struct textwrap"
-    " threading time types typing unicodedata"
-).split()
+_PRELOADED = """
+abc array bisect cmath collections collections.abc contextlib copy dataclasses datetime decimal enum fractions functools
+hashlib heapq itertools json math numbers operator queue random re statistics string struct textwrap threading time
+types typing unicodedata
+"""
 
 
 def main(descriptor: int, isolation: str, folder: str) -> None:
@@ -37,7 +37,7 @@ def main(descriptor: int, isolation: str, folder: str) -> None:
     ``folder``: an empty folder of this server alone.
     """
     control = socket.socket(fileno=descriptor)
-    for name in _PRELOADED:
+    for name in _PRELOADED.split():
         importlib.import_module(name)
     server = _Server(control, isolation, folder)
     try:
@@ -45,13 +45,24 @@ def main(descriptor: int, isolation: str, folder: str) -> None:
     except OSError as error:
         _send(control, {"failed": str(error)})
         return
+    _forget_ourselves()
     gc.collect()
     gc.freeze()  # collections in the forks then leave the shared pages alone
     _send(control, {"ready": isolation})
-    while (message := _receive(control)) is not None:
-        request, descriptors = message
-        if "start" in request:
-            server.run(request, descriptors[0])
+    try:
+        while (message := _receive(control)) is not None:
+            request, descriptors = message
+            if "start" in request:
+                server.run(request, descriptors[0])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # for a trusted side that was killed
+
+
+def _forget_ourselves() -> None:
+    """Code under test finds a plain interpreter: none of this kit's modules, no environment."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "comlrl_env"]:
+        del sys.modules[name]
+    os.environ.clear()
 
 
 class _Server:
@@ -61,12 +72,14 @@ class _Server:
         self._builds_jail = isolation == "namespaces"
         self._folder = folder
         self._namespace = -1
+        self._rules = -1
         self._is_root = os.getuid() == 0
         # A user of its own for each server, so that the limit on processes counts one sample's processes only.
         self._user = 40_000 + os.getpid() % 20_000 if self._is_root else os.getuid()
 
     def prepare(self) -> None:
         """Enter the jail and try everything once that each sample needs; raises ``OSError`` when it does not work."""
+        os.close(os.pidfd_open(os.getpid()))
         jail.adopt_orphans()
         if self._builds_jail:
             self._namespace = jail.enter_namespaces(self._folder)
@@ -77,6 +90,8 @@ class _Server:
         if self._jailed:
             jail.mount_scratch(self._user, 1 << 20)
             jail.unmount_scratch()
+        elif landlock.version():
+            self._rules = landlock.ruleset(jail.library_files(), jail.DEVICES, self._folder)
         if not self._can_become(self._user):
             raise OSError("a child cannot give up its rights")
 
@@ -125,13 +140,14 @@ class _Server:
     def _become_sample(self, request: dict[str, Any], channel: int, scratch: str) -> NoReturn:
         try:
             os.setsid()
-            os.dup2(channel, 3)
-            os.closerange(4, os.sysconf("SC_OPEN_MAX"))
             os.chdir(scratch)
             os.umask(0o077)
             jail.limit_resources(request["resources"])
             jail.drop_rights(self._user)
-            runner.forget_ourselves()
+            if self._rules >= 0:
+                landlock.restrict(self._rules)
+            os.dup2(channel, 3)
+            os.closerange(4, os.sysconf("SC_OPEN_MAX"))
             runner.serve(socket.socket(fileno=3), request["frame_bytes"])
         finally:
             os._exit(0)
@@ -173,11 +189,15 @@ class _Server:
             jail.unmount_scratch()
             return
         os.chmod(scratch, 0o700)
-        for folder, inner, _ in os.walk(scratch):
+        for folder, inner, _ in os.walk(self._folder):
             for name in inner:
                 if not os.path.islink(os.path.join(folder, name)):
                     os.chmod(os.path.join(folder, name), 0o700)
-        shutil.rmtree(scratch)
+        for entry in os.scandir(self._folder):  # an ordinary user's sample can write here, beside its own folder
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
 
 
 def _kill(process: int) -> None:

@@ -1,9 +1,10 @@
 """Plain values and frames: all that may pass between a trusted process and one that runs model-written code.
 
-A value is plain when it is built from None, bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set,
-frozenset and range. The sender turns subclasses of these into the plain base (a ``Counter`` becomes a ``dict``), so
-methods such as ``__eq__`` stay behind; the receiver builds nothing but these exact types. JSON carries scalars and
-lists as they are; everything else is an object with one key, its tag. This file runs on both sides: standard library only.
+A value is plain when it is built from None, bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set
+and frozenset (no ``range``: ``tuple(range(10**12))`` in a trusted check would be a bomb). The sender turns subclasses
+of these into the plain base (a ``Counter`` becomes a ``dict``), so methods such as ``__eq__`` stay behind; the
+receiver builds nothing but these exact types. JSON carries scalars and lists as they are; everything else is an
+object with one key, its tag. This file runs on both sides: standard library only.
 """
 
 import json
@@ -108,7 +109,6 @@ _TAGS: dict[type, str] = {
     bytes: "b",
     bytearray: "y",
     complex: "c",
-    range: "r",
 }
 _ENCODERS: dict[str, Callable[[Any], Any]] = {
     "t": _members,
@@ -118,7 +118,6 @@ _ENCODERS: dict[str, Callable[[Any], Any]] = {
     "b": lambda value: value.hex(),
     "y": lambda value: value.hex(),
     "c": lambda value: [value.real, value.imag],
-    "r": lambda value: [_encode(value.start), _encode(value.stop), _encode(value.step)],
 }
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "i": lambda content: int(content, 16),
@@ -129,7 +128,6 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "b": bytes.fromhex,
     "y": bytearray.fromhex,
     "c": lambda content: complex(*content),
-    "r": lambda content: range(*[_decode(member) for member in content]),
 }
 # The unbound methods of the base, so that an overridden method of the subclass is never asked.
 _BASES: dict[type, Callable[[Any], Any]] = {
