@@ -34,12 +34,12 @@ Levels: 0 the same first M names in every item, so a convention by name can be l
 item from 48; 2 from 86 names in training and 86 others in evaluation, so only a rule such as the alphabet
 carries over.
 
-Figures (``python -m comlrl_env.figures``; gold and solo are the same at all sizes with n | M)::
+Figures (``python -m comlrl_env.figures comlrl/Partition-v0 num_things=8``; the same at all levels)::
 
     (M, n)    (4, 2)  (6, 2)  (8, 2)  (12, 3)
     gold       1.00    1.00    1.00    1.00
     solo       0.00    0.00    0.00    0.00     one helper claims its share, the others say nothing
-    random      .17     .20     .13     .05     everyone claims cap things at random
+    random      .17     .20     .13     .05     everyone claims cap things at random (exact: 1/6, 1/5, 9/70, .0502)
 
 For n = 2 and odd M one helper alone may claim (M+1)/2 things and scores 1/M.
 

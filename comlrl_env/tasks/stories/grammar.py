@@ -116,6 +116,7 @@ WORDS = {
 }
 
 
+SHORTEST_OPENING = "The {hero} {past} {a_thing}."
 SHORTEST_MIDDLE = len("An hour went by.")
 
 
@@ -144,8 +145,9 @@ def write_story(subject: Mapping[str, Any], rng: np.random.Generator, length: in
     stories.
     """
     cast = _cast(subject, rng)
-    openings = [template.format_map(_Filling(cast, rng)) for template in _shuffled(OPENINGS, rng)]
-    story = next((opening for opening in openings if len(opening) <= length), min(openings, key=len))
+    openings = (template.format_map(_Filling(cast, rng)) for template in _shuffled(OPENINGS, rng))
+    shortest = SHORTEST_OPENING.format_map(cast)
+    story = next((opening for opening in openings if len(opening) <= length), shortest)
     # Stories of one or two sentences just stop.
     closing = f" {_pick(ENDINGS, rng).format_map(_Filling(cast, rng))}" if length >= 80 else ""
     room = min(length + 10, LONGEST) - len(closing)
@@ -171,6 +173,7 @@ def _cast(subject: Mapping[str, Any], rng: np.random.Generator) -> dict[str, str
         "time": _pick(WORDS["time"], rng),
         "past": subject["past"],
         "thing": subject["thing"],
+        "a_thing": with_article(subject["thing"]),
         "place": subject["place"],
         "Place": subject["place"].capitalize(),
     }

@@ -81,9 +81,7 @@ class LengthRatio:
 
     def items(self, split: str) -> ProceduralItems:
         """Items whose data holds the ``subject`` (its words) and the bounds ``low`` and ``high``."""
-        return ProceduralItems(
-            self._build, split, size=self._sizes.get(split, 0), seed=self.seed, level=self.level
-        )
+        return ProceduralItems(self._build, split, size=self._sizes.get(split, 0), seed=self.seed, level=self.level)
 
     def prompts(self, item: Item, history: History) -> dict[str, str]:
         """The subject, the agent's role and the window of the ratio."""
@@ -91,9 +89,7 @@ class LengthRatio:
 
     def messages(self, item: Item, history: History) -> dict[str, list[dict[str, str]]]:
         """The same as one user message for each agent."""
-        return {
-            agent: [{"role": "user", "content": text}] for agent, text in self._instructions(item).items()
-        }
+        return {agent: [{"role": "user", "content": text}] for agent, text in self._instructions(item).items()}
 
     def score(self, item: Item, history: History, responses: JointResponse) -> Score:
         """The reward of the page above."""
@@ -101,9 +97,7 @@ class LengthRatio:
         parts = {"length_0": float(short), "length_1": float(long)}
         silent = [agent for agent, length in zip(self.agents, (short, long), strict=True) if length == 0]
         if silent:
-            return Score(
-                reward=0.0, parts=parts, reason=f"{' and '.join(silent)} wrote nothing", is_success=False
-            )
+            return Score(reward=0.0, parts=parts, reason=f"{' and '.join(silent)} wrote nothing", is_success=False)
         ratio, low, high = long / short, item.data["low"], item.data["high"]
         distance = max(low - ratio, ratio - high, 0.0)
         reason = f"the ratio {ratio:.2f} is outside [{low:g}, {high:g}]" if distance else ""
