@@ -1,0 +1,8 @@
+"""Other views of a parallel environment: one policy for all, dict observations, statistics, text around numbers."""
+
+from comlrl_env.wrappers.centralised import CentralisedEnv
+from comlrl_env.wrappers.dict_observation import DictObservation
+from comlrl_env.wrappers.episode_statistics import EpisodeStatistics
+from comlrl_env.wrappers.text_adapter import TextAdapter, describe, read_choice
+
+__all__ = ["CentralisedEnv", "DictObservation", "EpisodeStatistics", "TextAdapter", "describe", "read_choice"]
