@@ -177,6 +177,9 @@ class _Worker:
 
     def __init__(self, scorer: Scorer, memory: int) -> None:
         self.pid, self.pipe = fork(lambda pipe: _work(pipe, scorer, memory))
+        with contextlib.suppress(EOFError, OSError):  # a start that fails shows when the first answer is read
+            if self.pipe.poll(30.0):
+                self.pipe.recv_bytes()
         self.number: int | None = None
         self.deadline = 0.0
         self._since = 0.0
@@ -216,6 +219,7 @@ def _work(pipe: Connection, scorer: Scorer, memory: int) -> None:
     lead_group()
     die_with_parent()
     grow_at_most(memory)
+    pipe.send_bytes(b"ready")  # from here on time counts
     item_and_history: tuple[Item, History] | None = None
     while True:
         context, response = pipe.recv()

@@ -123,15 +123,15 @@ def test_order_statuses_and_reasons(make, options):
 
 
 def test_hanging_and_dying_scorers_cost_one_status_each(make):
-    oracle = make(workers=2, timeout=0.4, memory=1 << 28)
+    oracle = make(workers=2, timeout=0.8, memory=1 << 28)
     texts = ["fine", "hang", "exit", "grow", "die", "fine", "hang", "fine too"]
     started = time.monotonic()
     scored = oracle.score_many(ITEM, (), joint(*texts))
     assert time.monotonic() - started < 5
     assert statuses(scored) == ["ok", "timeout", "error", "error", "error", "ok", "timeout", "ok"]
     assert [rewards(scored)[k] for k in (0, 5, 7)] == [5, 5, 9]
-    assert scored[1].score.reason == "the scorer did not answer within 0.4 s"
-    assert scored[1].latency == 0.4
+    assert scored[1].score.reason == "the scorer did not answer within 0.8 s"
+    assert scored[1].latency == 0.8
     assert scored[2].score.reason == "the scorer's process died (exit code 7)"
     assert scored[3].score.reason.startswith("MemoryError")
     assert scored[4].score.reason == "the scorer's process died (signal 9)"
