@@ -121,12 +121,15 @@ def _picture(folder: Path, lines: Sequence[dict[str, float]]) -> str:
 
 
 def _rounds(lines: Sequence[Mapping[str, float]]) -> str:
-    """One row per round: the training reward as a mean over the round's lines, everything else as last logged."""
+    """One row per round: the training reward as a mean over its lines, everything else as last logged.
+
+    Round 0 is the evaluation before training.
+    """
     rounds: dict[int, dict[str, float]] = {}
     training: dict[int, list[float]] = {}
     for line in lines:
         if "round" in line:
-            index = int(line["round"])
+            index = 0 if EVALUATION in line and line["step"] == 0 else int(line["round"])
             rounds.setdefault(index, {}).update(line)
             training.setdefault(index, []).extend([line[TRAINING]] if TRAINING in line else [])
     for index, rewards in training.items():

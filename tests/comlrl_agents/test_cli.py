@@ -13,9 +13,8 @@ from comlrl_agents import cli_train
 from comlrl_agents.cli import app
 from comlrl_agents.columns import columns
 from comlrl_agents.config import MADPOConfig, MADPOIterConfig
-from comlrl_agents.run_keys import read_keys
 from comlrl_agents.tracking import Tracker
-from comlrl_env.errors import CheckpointError, ConfigError
+from comlrl_env.errors import CheckpointError
 from comlrl_env.types import Item, Score
 
 ROOT = Path(__file__).parents[2]
@@ -60,72 +59,6 @@ TASK, IMPURE = f"{__name__}:TwoWords", f"{__name__}:Impure"
 
 def run(*arguments: str, typed: str = "") -> Result:
     return CliRunner().invoke(app, list(arguments), input=typed)
-
-
-# Keys
-
-
-def test_keys_are_yaml_and_sorted_by_whose_they_are():
-    keys = read_keys(
-        [
-            "env=comlrl/Partition-v0",
-            "env.num_items=64",
-            "eval_env.level=2",
-            "agents=tiny,runs/a",
-            "agent_learning_rate=1e-6",
-            "top_k=null",
-            "env.scale=2e3",
-            "output_dir=2026-11-29",
-            "report_to=console",
-        ]
-    )
-    assert keys.env == "comlrl/Partition-v0"
-    assert keys.env_arguments == {"num_items": 64, "scale": 2000.0}
-    assert keys.eval_arguments == {"level": 2}
-    assert keys.agents == ["tiny", "runs/a"]
-    assert keys.output_dir == "2026-11-29"  # YAML would make a date of it
-    assert keys.fields == {"agent_learning_rate": 1e-6, "top_k": None, "report_to": ["console"]}
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("a.yaml", "env: {id: x/Y-v0, level: 1}\nseed: 3\ndpo_beta: 5e-2\neval_env: {level: 2}\n"),
-        ("a.yaml", "env: x/Y-v0\nenv.level: 1\nseed: 3\ndpo_beta: 0.05\neval_env.level: 2\n"),
-        ("a.toml", 'seed = 3\ndpo_beta = 5e-2\n[env]\nid = "x/Y-v0"\nlevel = 1\n[eval_env]\nlevel = 2\n'),
-    ],
-)
-def test_a_file_holds_the_same_keys_and_the_command_line_wins(tmp_path: Path, name: str, text: str):
-    (tmp_path / name).write_text(text)
-    keys = read_keys(["seed=4"], tmp_path / name)
-    assert (keys.env, keys.env_arguments, keys.eval_arguments) == ("x/Y-v0", {"level": 1}, {"level": 2})
-    assert keys.fields == {"seed": 4, "dpo_beta": 0.05}
-
-
-@pytest.mark.parametrize(
-    ("assignments", "words"),
-    [
-        (["seed"], "expected key=value, actually 'seed'"),
-        (["=3"], "expected key=value"),
-        (["seed=1", "seed=2"], "seed: is given twice"),
-        (["agents=[a, b"], "agents: expected a YAML value"),
-    ],
-)
-def test_a_malformed_assignment_is_refused(assignments: list[str], words: str):
-    with pytest.raises(ConfigError, match=words.replace("[", r"\[")):
-        read_keys(assignments)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [("a.toml", "seed = ", "no valid TOML"), ("a.yaml", "[", "no valid YAML"), ("a.yaml", "- 1", "actually list")],
-)
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, text: str, words: str):
-    (tmp_path / name).write_text(text)
-    with pytest.raises(ConfigError, match=words):
-        read_keys([], tmp_path / name)
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read_keys([], tmp_path / "missing.yaml")
 
 
 # Train
@@ -234,6 +167,82 @@ def test_keys_lists_what_can_be_set():
     assert "num_iterations=6" in lines
     assert "report_to=tensorboard,console" in lines
     assert "preference_replay_k=none" in lines
+
+
+# Eval
+
+
+@pytest.fixture
+def scripted_team(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Agents of scripts: the left one says the word, the right one says it on every second call."""
+    asked: dict[str, Any] = {"calls": 0}
+
+    def word(prompt: Any, rng: Any) -> str:
+        return prompt.partition("say ")[2]
+
+    def every_second(prompt: Any, rng: Any) -> str:
+        asked["calls"] += 1
+        return word(prompt, rng) if asked["calls"] % 2 else ""
+
+    def load_team(agents: Any, tokenizer: Any, config: MADPOConfig) -> list[Any]:
+        from comlrl_agents.policy import ScriptedPolicy
+
+        asked.update(agents=agents, tokenizer=tokenizer, config=config)
+        return [ScriptedPolicy(word), ScriptedPolicy(every_second)]
+
+    monkeypatch.setattr("comlrl_agents.team.load_team", load_team)
+    return asked
+
+
+def test_eval_plays_the_evaluation_split_and_shows_what_it_was_worth(scripted_team: dict[str, Any]):
+    result = run("eval", f"env={TASK}", "agents=runs/a/model", "num_eval_samples=8", "temperature=0.9", "top_k=null")
+    assert result.exit_code == 0, result.output
+    config = scripted_team["config"]
+    assert (scripted_team["agents"], config.temperature, config.top_k) == ("runs/a/model", 0.9, None)
+    rows = dict(line.split() for line in result.stdout.splitlines() if line.startswith("eval/"))
+    # four times 1, four times 1/2: mean .75, variance 8 · .25² / 7, half width 1.96 · √(variance / 8)
+    assert rows["eval/turn_1/reward_mean"] == "0.75"
+    assert rows["eval/success_rate"] == "0.5"
+    assert "return 0.75 ± 0.19 (95 % of 8 episodes)" in result.stdout
+    assert "statuses: ok 8" in result.stdout
+
+
+def test_eval_can_take_another_split(scripted_team: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    played: list[str] = []
+    score = TwoWords.score
+
+    def watched(self: TwoWords, item: Item, *rest: Any) -> Score:
+        played.append(item.key)
+        return score(self, item, *rest)
+
+    monkeypatch.setattr(TwoWords, "score", watched)
+    assert run("eval", f"env={TASK}", "agents=tiny", "num_eval_samples=2").exit_code == 0
+    assert run("eval", f"env={TASK}", "agents=tiny", "num_eval_samples=2", "split=train").exit_code == 0
+    assert played == ["eval-0", "eval-1", "train-0", "train-1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([f"env={TASK}"], "agents: is missing"),
+        (["agents=tiny"], "env: is missing"),
+        ([f"env={TASK}", "agents=tiny", "temprature=1"], "did you mean 'temperature'"),
+        ([f"env={TASK}", "agents=tiny", "dpo_beta=1"], "unknown key"),
+        ([f"env={TASK}", "agents=tiny", "eval_env.shout=true"], "env.ARGUMENT"),
+        ([f"env={TASK}", "agents=tiny", "num_eval_samples=0"], "eval_num_samples"),
+        ([f"env={TASK}", "agents=tiny", "split=test"], "split"),
+    ],
+)
+def test_eval_refuses_what_it_does_not_know(scripted_team: dict[str, Any], arguments: list[str], words: str):
+    result = run("eval", *arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_eval_of_a_team_that_is_not_there():
+    result = run("eval", f"env={TASK}", "agents=[tiny, tiny, tiny]")
+    assert result.exit_code == 2
+    assert "agents" in result.stderr
 
 
 # Envs and check

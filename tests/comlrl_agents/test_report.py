@@ -60,7 +60,8 @@ def test_the_report_tells_the_whole_run(tmp_path: Path):
     assert f"| `{EVALUATION}` | 0.25 | 0.875 | +0.625 |" in text
     assert "before (step 0) | after (step 12)" in text
     # per round: joint responses, training reward (a mean), evaluation, pairs, ties
-    assert "| 1 | 64 | 0.3 | 0.25 | 8 | 2 |" in text
+    assert "| 1 | 64 | 0.3 |  | 8 | 2 |" in text
+    assert "| 0 | 0 |  | 0.25 |" in text
     assert "| 3 | 192 | 0.8 | 0.875 | 8 | 2 |" in text
     assert "| `agent_0/drift` | -2 | -4 |" in text
     assert "| `alarms/oracle/error_rate` | 4 | 4 | 1 |" in text
