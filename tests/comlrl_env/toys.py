@@ -9,6 +9,7 @@ from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
 from comlrl_env import Item, Score
+from comlrl_env.testing import find_faults
 
 
 class Match:
@@ -87,3 +88,25 @@ class Dice(ParallelEnv[str, Any, int]):
         self.agents = []
         over, cut = dict.fromkeys(self.possible_agents, True), dict.fromkeys(self.possible_agents, False)
         return self.observe(), self.reward(actions), over, cut, {agent: {} for agent in self.possible_agents}
+
+
+def findings(env: Any) -> dict[str, str]:
+    """What check_env says about an environment, by check."""
+    return {finding.check: str(finding) for finding in find_faults(env)}
+
+
+def only(env: Any, check: str) -> str:
+    """The environment has exactly this fault; return its text."""
+    found = findings(env)
+    assert list(found) == [check], found
+    return found[check]
+
+
+# What an oracle may stumble over, by the labels of comlrl_env.env_checks.HOSTILE.
+TRAPS = {
+    "an empty answer": lambda text: not text,
+    "unicode": lambda text: "漢" in text and "\n" not in text,
+    "control characters": lambda text: "\x00" in text,
+    "one huge word": lambda text: len(text) > 100_000,
+    "very many lines": lambda text: text.count("\n") > 1000,
+}

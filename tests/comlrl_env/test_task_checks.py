@@ -1,0 +1,184 @@
+"""Each fault of a task has its own broken one, and the message says what to mend."""
+
+import random
+from typing import Any
+
+import pytest
+
+import comlrl_env
+from comlrl_env import Item, Score, TextEnv
+from comlrl_env.env_checks import HOSTILE
+from comlrl_env.testing import check_env
+
+from .toys import TRAPS, Match, findings, only
+
+
+@pytest.mark.parametrize("label", [*TRAPS, "a lone surrogate", "digits of other scripts"])
+def test_oracle_that_raises_on_an_answer(label: str) -> None:
+    class Bad(Match):
+        def score(self, item: Item, history: tuple, responses: Any) -> Score:
+            if responses["caller_1"] == HOSTILE[label]:
+                responses["caller_1"].encode("ascii")
+                raise ValueError("too much for me")
+            return super().score(item, history, responses)
+
+    message = findings(TextEnv(Bad()))["hostile"]
+    assert f"the oracle failed on {label} from ['caller_0', 'caller_1'] (error: " in message
+    assert "catch what your code raises and return a score with a reason" in message
+
+
+def test_random_oracle() -> None:
+    class Bad(Match):
+        def score(self, item: Item, history: tuple, responses: Any) -> Score:
+            return Score(reward=random.random())
+
+    message = findings(TextEnv(Bad()))["purity"]
+    assert "the oracle is impure" in message
+    assert "no unseeded randomness, no clock" in message
+
+
+def test_oracle_that_remembers() -> None:
+    class Bad(Match):
+        seen: set[str] = set()  # noqa: RUF012 - the fault
+
+        def score(self, item: Item, history: tuple, responses: Any) -> Score:
+            text = responses["caller_0"]
+            new = text not in self.seen
+            self.seen.add(text)
+            return Score(reward=float(new))
+
+        gold = None  # type: ignore[assignment]
+
+    assert "the oracle is impure" in findings(TextEnv(Bad()))["purity"]
+
+
+def test_oracle_that_looks_at_the_other_candidates() -> None:
+    class Bad(Match):
+        def score_many(self, item: Item, history: tuple, many: Any) -> list[Score]:
+            return [Score(reward=rank / len(many)) for rank in range(len(many))]
+
+    assert "the oracle is impure" in findings(TextEnv(Bad()))["purity"]
+
+
+def test_oracle_that_changes_the_item() -> None:
+    rows = [{"n": n, "asked": 0} for n in range(5)]
+
+    class Bad(Match):
+        def items(self, split: str) -> list[Item]:
+            return [Item(key=f"{split}/{row['n']}", data=row) for row in rows[: 3 if split == "train" else 2]]
+
+        def prompts(self, item: Item, history: tuple) -> dict[str, str]:
+            return dict.fromkeys(self.agents, f"number {item.data['n']}")
+
+        def score(self, item: Item, history: tuple, responses: Any) -> Score:
+            item.data["asked"] += 1  # type: ignore[index]
+            return Score(reward=0.0)
+
+    assert "scoring changed the data of item" in findings(TextEnv(Bad()))["purity"]
+
+
+@pytest.mark.parametrize("kind", ["key", "data", "prompts"])
+def test_train_eval_overlap(kind: str) -> None:
+    class Bad(Match):
+        def items(self, split: str) -> list[Item]:
+            numbers = range(20) if split == "train" else range(19, 30)
+            key = "{}" if kind == "key" else f"{split}/{{}}"
+            data = {"key": {"split": split}, "data": {}, "prompts": {"hidden": split}}[kind]
+            return [Item(key=key.format(n), data={"number": n} | data) for n in numbers]
+
+        def prompts(self, item: Item, history: tuple) -> dict[str, str]:
+            return {a: f"{p} {item.data if kind == 'key' else ''}" for a, p in super().prompts(item, history).items()}
+
+    message = only(TextEnv(Bad()), "overlap")
+    assert "train and eval overlap: train item" in message
+    assert f"have the same {kind}" in message
+    assert "divide the items" in message
+
+
+def test_overlapping_datasets() -> None:
+    rows = [{"q": f"question {n}"} for n in range(4)]
+    env = comlrl_env.from_functions(rows, lambda a, b: [0.0] * len(a), lambda row: row["q"], eval_dataset=rows[:1])
+    assert "train item 'train/0' and eval item 'eval/0' have the same" in only(env, "overlap")
+
+
+def test_task_with_one_split_passes() -> None:
+    rows = [{"q": f"question {n}"} for n in range(4)]
+    check_env(comlrl_env.from_functions(rows, lambda a, b: [0.0] * len(a), lambda row: row["q"]))
+
+
+def test_items_that_change() -> None:
+    class Bad(Match):
+        def prompts(self, item: Item, history: tuple) -> dict[str, str]:
+            return dict.fromkeys(self.agents, f"{item.key} {random.random()}")
+
+    assert "differs when it is read again" in findings(TextEnv(Bad()))["items"]
+
+
+def test_keys_that_repeat() -> None:
+    class Bad(Match):
+        def items(self, split: str) -> list[Item]:
+            return [Item(key=split, data=item.data) for item in super().items(split)]
+
+    assert "two train items have the key 'train'" in findings(TextEnv(Bad()))["items"]
+
+
+def test_gold_below_the_maximum() -> None:
+    class Bad(Match):
+        def gold(self, item: Item, history: tuple = ()) -> dict[str, str]:
+            return dict.fromkeys(self.agents, "0")
+
+    message = only(TextEnv(Bad()), "gold")
+    assert "scores 0, short of the maximum" in message
+
+
+def test_gold_that_silence_beats() -> None:
+    class Bad(Match):
+        def score(self, item: Item, history: tuple, responses: Any) -> Score:
+            return Score(reward=-float(len(responses["caller_0"])))
+
+    assert "another answer got 0" in only(TextEnv(Bad()), "gold")
+
+
+def test_answer_in_the_prompt() -> None:
+    answer = "the quick brown fox jumps"
+
+    class Bad(Match):
+        def prompts(self, item: Item, history: tuple) -> dict[str, str]:
+            prompts = super().prompts(item, history)
+            return prompts | {"caller_1": f"{prompts['caller_1']}. Hint: {answer}"}
+
+        def gold(self, item: Item, history: tuple = ()) -> dict[str, str]:
+            return {"caller_0": answer, "caller_1": str(item.data["number"])}
+
+        def score(self, item: Item, history: tuple, responses: Any) -> Score:
+            return Score(reward=float(responses["caller_0"] == answer))
+
+    message = only(TextEnv(Bad()), "leak")
+    assert "the prompt of caller_1 contains the gold answer of caller_0" in message
+
+
+def test_infos_without_a_key() -> None:
+    class Bad(TextEnv):
+        def step(self, actions: Any) -> Any:
+            *rest, infos = super().step(actions)
+            for info in infos.values():
+                del info["reward_components"]
+            return (*rest, infos)
+
+    assert "infos['caller_0'] after step lacks ['reward_components']" in only(Bad(Match()), "infos")
+
+
+def test_messages_of_another_form() -> None:
+    class Bad(Match):
+        def messages(self, item: Item, history: tuple) -> dict[str, list[str]]:
+            return {agent: ["hello"] for agent in self.agents}
+
+    assert "messages of caller_0 are ['hello']" in only(TextEnv(Bad()), "infos")
+
+
+def test_item_option_ignored() -> None:
+    class Bad(TextEnv):
+        def reset(self, seed: int | None = None, options: Any = None) -> Any:
+            return super().reset(seed)
+
+    assert "item option" in findings(Bad(Match()))
