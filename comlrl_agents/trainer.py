@@ -77,7 +77,6 @@ class Trainer:
             reward_rule=reward_rule,
         )
         self.items = ItemSchedule(env, self.args.items_per_round)
-        self._source = agents if isinstance(agents, str | list) else type(agents).__name__
         self.policies = load_team(agents, tokenizer, self.args)
         self.streams = Streams(self.args.seed)
         self.history = PolicyHistory(self._subfolder("policy_checkpoint_dir", self.folder.policies), self.policies)
@@ -140,9 +139,10 @@ class Trainer:
     def _start(self, state: RunState) -> None:
         if self.replay.folder != self.folder.pairs and (earlier := set_aside(self.replay.folder)):
             self.tracker.console(f"the round files of an earlier run now lie in {earlier}")
+        sources = [policy.name or type(policy.model).__name__ for policy in self.policies]
         self.folder.write_config(
             to_mapping(self.args),
-            {"algorithm": type(self).__name__, "env": str(self.env), "agents": self._source},
+            {"algorithm": type(self).__name__, "env": str(self.env), "agents": sources},
         )
         self.history.save(0)
         self._log_evaluation()

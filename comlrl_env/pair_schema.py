@@ -32,7 +32,7 @@ class LaterTurn(msgspec.Struct, omit_defaults=True):
 
 
 class PairRecord(msgspec.Struct, omit_defaults=True):
-    """The stored form of a pair; every list has one entry per agent."""
+    """The stored form of a pair; every list has one entry per agent, but for ``raw_rewards`` (winner, loser)."""
 
     prompts: list[str]
     winner_completions: list[str]
@@ -87,5 +87,5 @@ def check_record(record: PairRecord, where: str) -> None:
 def _check_lengths(record: PairRecord | TurnRecord, agents: int, where: str) -> None:
     for name in record.__struct_fields__:
         value = getattr(record, name)
-        if isinstance(value, list) and name != "later_turns" and len(value) != agents:
+        if isinstance(value, list) and name not in ("later_turns", "raw_rewards") and len(value) != agents:
             raise RecordError(f"{where}: {name}: expected one entry per agent ({agents}), actually {len(value)}")
