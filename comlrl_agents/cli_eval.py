@@ -7,6 +7,7 @@ from typing import Any
 
 from comlrl_agents import config
 from comlrl_agents.cli_envs import make_env
+from comlrl_agents.cli_train import quiet_loading
 from comlrl_agents.run_keys import RunKeys
 from comlrl_env.errors import ConfigError
 
@@ -50,6 +51,7 @@ def _run(env: Any, args: config.MADPOConfig, keys: RunKeys) -> str:
     from comlrl_agents.evaluate import evaluate
     from comlrl_agents.team import load_team
 
+    quiet_loading()
     team = load_team(keys.agents, keys.tokenizer, args)
     seeds = np.random.SeedSequence(args.seed).spawn(len(team))
     outcome = evaluate(

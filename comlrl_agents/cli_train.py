@@ -70,6 +70,7 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
     env, eval_env = make_env(env_id, keys.env_arguments), make_eval_env(keys)
     args = config.from_mapping(config_class, {"num_agents": len(env.possible_agents), **keys.fields})
     folder = Path(keys.output_dir or default_folder(algorithm, env_id))
+    quiet_loading()
     trainer = chosen.trainer_class()(
         env=env,
         eval_env=eval_env,
@@ -81,6 +82,13 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
     remember_command(folder, resume=resume)
     trainer.train(resume_from_checkpoint=True if resume else None)
     say(summary(folder))
+
+
+def quiet_loading() -> None:
+    """Keep transformers' own progress bars away: they would tear the live line."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
 
 
 def make_eval_env(keys: RunKeys) -> Any:

@@ -136,7 +136,7 @@ def test_a_used_folder_is_refused_and_resume_goes_on(stub: type[StubTrainer], tm
         (["madpo", f"env={ENV}", "num_iterations=2"], "comlrl train madpo: unknown key"),
         (["madpo"], "env: is missing"),
         (["madpo", "env=comlrl/LenghtRatio-v0"], "did you mean 'comlrl/LengthRatio-v0'"),
-        (["madpo", f"env={ENV}", "env.levle=1"], "level"),
+        (["madpo", f"env={ENV}", "env.leevel=1"], "level"),
         (["madpo", f"env={ENV}", "dpo_beta=big"], "dpo_beta"),
         (["madpo", f"env={ENV}", "dpo_beta=-1"], "dpo_beta"),
         (["madpo", f"env={ENV}", "pair_selection=all"], "preference_pairs_per_sample"),
@@ -226,7 +226,7 @@ def test_eval_can_take_another_split(scripted_team: dict[str, Any], monkeypatch:
     [
         ([f"env={TASK}"], "agents: is missing"),
         (["agents=tiny"], "env: is missing"),
-        ([f"env={TASK}", "agents=tiny", "temprature=1"], "did you mean 'temperature'"),
+        ([f"env={TASK}", "agents=tiny", "temperatures=1"], "did you mean 'temperature'"),
         ([f"env={TASK}", "agents=tiny", "dpo_beta=1"], "unknown key"),
         ([f"env={TASK}", "agents=tiny", "eval_env.shout=true"], "env.ARGUMENT"),
         ([f"env={TASK}", "agents=tiny", "num_eval_samples=0"], "eval_num_samples"),
