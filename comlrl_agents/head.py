@@ -1,0 +1,179 @@
+"""The vocabulary head: log-probabilities of target tokens from hidden states, with one vocabulary-sized
+buffer.
+
+Softmax cross-entropy needs, per position, exp(logit − max) and its sum. The forward pass leaves these
+exponentials where the logits were; the backward pass turns the same buffer into the gradient of the logits, g
+· (one-hot − softmax), and multiplies it through the head. No second buffer of that size exists.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+_ELEMENTS_IN_CACHE = 1 << 20
+"""Rows are worked on in blocks of about this many logits, so that successive passes find them in the cache."""
+
+_ELEMENTS_WITHOUT_GRAPH = 1 << 24
+"""Without a graph the logits are not kept: this many at a time, 64 MiB in float32."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """A model taken apart: ``model(ids).logits == linear(backbone(ids).last_hidden_state)``, bit for bit."""
+
+    backbone: nn.Module
+    linear: nn.Linear
+
+
+_known: "WeakKeyDictionary[nn.Module, tuple[nn.Module | None, Head | None]]" = WeakKeyDictionary()
+
+
+def find_head(model: nn.Module) -> Head | None:
+    """The model's backbone and linear head, or None when its logits are anything else (soft-capped, scaled,
+    …).
+
+    Verified once per model by running a few tokens through both ways; anything but equality is a None.
+    """
+    outer: Any = model
+    linear = outer.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    if model in _known and _known[model][0] is linear:
+        return _known[model][1]
+    head = None
+    if type(linear) is nn.Linear and hasattr(model, "get_decoder"):
+        backbone = outer.get_decoder()
+        if isinstance(backbone, nn.Module) and backbone is not model and _agrees(model, backbone, linear):
+            head = Head(backbone, linear)
+    _known[model] = (linear, head)
+    return head
+
+
+@torch.no_grad()
+def _agrees(model: nn.Module, backbone: nn.Module, linear: nn.Linear) -> bool:
+    ids = torch.arange(6, device=linear.weight.device).view(2, 3) % linear.out_features
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
+    training = model.training
+    model.eval()
+    hidden = getattr(backbone(**inputs), "last_hidden_state", None)
+    same = hidden is not None and torch.equal(linear(hidden), model(**inputs).logits)
+    model.train(training)
+    return same
+
+
+def target_logprobs(linear: nn.Linear, hidden: Tensor, targets: Tensor) -> Tensor:
+    """Log softmax(linear(hidden))[target] for each row: float32 (N,), from (N, D) hidden states.
+
+    Differentiable once in ``hidden`` and the head's parameters, any number of times over.
+    """
+    if torch.is_autocast_enabled(hidden.device.type):
+        hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
+    if torch.is_grad_enabled() and (hidden.requires_grad or linear.weight.requires_grad):
+        apply: Callable[..., Tensor] = _TargetLogProbs.apply
+        return apply(hidden, linear.weight, linear.bias, targets)
+    return torch.cat(
+        [
+            _exponentials_(_logits(hidden[part], linear.weight, linear.bias), targets[part])[0]
+            for part in _blocks(len(hidden), _ELEMENTS_WITHOUT_GRAPH // linear.out_features)
+        ]
+    )
+
+
+@torch.no_grad()
+def accumulate_gradient(linear: nn.Linear, hidden: Tensor, targets: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Adds the gradient of Σ weights · log-probability to the head's ``.grad``, a block of logits at a time.
+
+    Returns the log-probabilities (N,), float32, and the gradient with respect to ``hidden`` (N, D).
+    """
+    compute = hidden.dtype
+    if torch.is_autocast_enabled(hidden.device.type):
+        compute = torch.get_autocast_dtype(hidden.device.type)
+    weight = linear.weight.to(compute)
+    values, grads = [], []
+    for part in _blocks(len(hidden), _ELEMENTS_WITHOUT_GRAPH // linear.out_features):
+        rows = hidden[part].to(compute)
+        buffer = _logits(rows, weight, linear.bias)
+        logprobs, sums = _exponentials_(buffer, targets[part])
+        _to_gradient_(buffer, sums, targets[part], weights[part])
+        values.append(logprobs)
+        grads.append(buffer @ weight)
+        if linear.weight.requires_grad:
+            _add_product_to_grad(linear.weight, buffer.T, rows)
+        if linear.bias is not None and linear.bias.requires_grad:
+            total = buffer.sum(0, dtype=linear.bias.dtype)
+            linear.bias.grad = total if linear.bias.grad is None else linear.bias.grad.add_(total)
+    return torch.cat(values), torch.cat(grads).to(hidden.dtype)
+
+
+def _add_product_to_grad(parameter: Tensor, left: Tensor, right: Tensor) -> None:
+    if parameter.grad is None:
+        parameter.grad = (left @ right).to(parameter.dtype)
+    elif parameter.grad.dtype == left.dtype:
+        parameter.grad.addmm_(left, right)
+    else:
+        parameter.grad += left @ right
+
+
+class _TargetLogProbs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+        buffer = _logits(hidden, weight, bias)
+        logprobs, sums = _exponentials_(buffer, targets)
+        ctx.save_for_backward(hidden, weight, bias, targets)
+        ctx.kept = (buffer, sums)
+        return logprobs
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+        hidden, weight, bias, targets = ctx.saved_tensors
+        if ctx.kept is None:  # a second backward through the same graph: the first one used the buffer up
+            buffer = _logits(hidden, weight, bias)
+            ctx.kept = (buffer, _exponentials_(buffer, targets)[1])
+        buffer, sums = ctx.kept
+        ctx.kept = None
+        _to_gradient_(buffer, sums, targets, grad)
+        return (
+            buffer @ weight.to(buffer.dtype) if ctx.needs_input_grad[0] else None,
+            (buffer.T @ hidden).to(weight.dtype) if ctx.needs_input_grad[1] else None,
+            buffer.sum(0, dtype=bias.dtype) if ctx.needs_input_grad[2] else None,
+            None,
+        )
+
+
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    with torch.autocast(hidden.device.type, enabled=False):
+        bias = None if bias is None else bias.to(hidden.dtype)
+        return nn.functional.linear(hidden, weight.to(hidden.dtype), bias)
+
+
+def _exponentials_(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Turns logits into exp(logit − row maximum) in place; gives log-probability and sum per row, float32."""
+    logprobs = torch.empty(len(logits), dtype=torch.float32, device=logits.device)
+    sums = torch.empty_like(logprobs)
+    for part in _blocks(len(logits), _ELEMENTS_IN_CACHE // logits.shape[1]):
+        block = logits[part]
+        exact = block.float()
+        exact.sub_(exact.amax(dim=1, keepdim=True))
+        chosen = exact.gather(1, targets[part, None])[:, 0]
+        exact.exp_()
+        torch.sum(exact, dim=1, out=sums[part])
+        torch.sub(chosen, sums[part].log(), out=logprobs[part])
+        if exact is not block:
+            block.copy_(exact)
+    return logprobs, sums
+
+
+def _to_gradient_(exponentials: Tensor, sums: Tensor, targets: Tensor, grad: Tensor) -> None:
+    """Turns the exponentials into the gradient of the logits in place."""
+    scale = (-grad / sums).to(exponentials.dtype)
+    for part in _blocks(len(exponentials), _ELEMENTS_IN_CACHE // exponentials.shape[1]):
+        exponentials[part].mul_(scale[part, None])
+        exponentials[part].scatter_add_(1, targets[part, None], grad[part, None].to(exponentials.dtype))
+
+
+def _blocks(count: int, step: int) -> Iterator[slice]:
+    return (slice(start, start + max(step, 1)) for start in range(0, count, max(step, 1)))
