@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 RUN ?= runs/first
+MODELS ?= S
 
 .PHONY: setup train train-real test check bench clean
 
@@ -34,7 +35,7 @@ check: setup
 	$(BIN)/python -m pytest tests/test_house.py
 
 bench: setup
-	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.speed --models $(MODELS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info

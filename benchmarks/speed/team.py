@@ -1,0 +1,45 @@
+"""Our side's agents and environment, set up as ``comlrl train`` sets them up."""
+
+from typing import Any
+
+from benchmarks.speed.job import Job, formatters, items, pairs, reward
+from comlrl_agents.config import MADPOConfig, TeamConfig
+from comlrl_agents.policy import LLMPolicy
+from comlrl_agents.team import load_team
+from comlrl_env.functions import from_functions
+from comlrl_env.types import Completion, JointTurn, PreferencePair
+
+__all__ = ["MADPOConfig", "environment", "load", "stored_pairs"]
+
+
+def load(job: Job, agents: int, config: TeamConfig) -> list[LLMPolicy]:
+    """The saved agents as policies."""
+    return load_team([job.agent(index) for index in range(agents)], None, config)
+
+
+def environment(job: Job) -> Any:
+    """The dataset, formatters and reward function that the peer gets too."""
+    return from_functions(items(job), reward, formatters())
+
+
+def stored_pairs(job: Job, agents: int, *, closed: bool = False) -> list[PreferencePair]:
+    """The pairs of the job as they come out of a round file."""
+    return [
+        PreferencePair(
+            winner=(_turn([(own.prompt, own.winner) for own in pair]),),
+            loser=(_turn([(own.prompt, own.loser) for own in pair]),),
+            winner_reward=1.0,
+            loser_reward=0.0,
+            candidate_reward_mean=0.5,
+            item_key=f"train/{index}",
+        )
+        for index, pair in enumerate(pairs(job, agents, closed=closed))
+    ]
+
+
+def _turn(sequences: list[tuple[list[int], list[int]]]) -> JointTurn:
+    return JointTurn(
+        prompts=tuple("" for _ in sequences),
+        completions=tuple(Completion("", tuple(completion), False) for _, completion in sequences),
+        prompt_ids=tuple(tuple(prompt) for prompt, _ in sequences),
+    )
