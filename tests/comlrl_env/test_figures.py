@@ -28,9 +28,14 @@ def test_only_what_the_task_can_do():
 
 
 def test_returns_of_two_turns_are_summed():
-    task = TwoTurns()
-    assert episode_return(task, task.items("eval")[0], task.gold) == 1.0
-    assert episode_return(task, task.items("eval")[0], lambda item, history: dict.fromkeys(task.agents, "x")) == 1.0
+    class Greeting(TwoTurns):
+        def score(self, item, history, responses):
+            return super().score(item, history, responses) if history else Score(reward=0.25)
+
+    task = Greeting()
+    item = task.items("eval")[0]
+    assert episode_return(task, item, task.gold) == 1.25
+    assert episode_return(task, item, lambda item, history: {"caller_0": "x", "caller_1": "y"}) == 0.25
 
 
 def test_a_broken_oracle_gives_no_figure():
