@@ -1,6 +1,6 @@
-"""Running code that a model wrote: resource-limited, isolated as far as this system allows, never trusted.
+r"""Running code that a model wrote: resource-limited, isolated as far as this system allows, never trusted.
 
->>> run_calls("def double(x):\\n    return 2 * x", "double", [Call((21,))])[0].value
+>>> run_calls("def double(x):\n    return 2 * x", "double", [Call((21,))])[0].value
 42
 
 The trusted side sends source text and calls, and gets back values of exact builtin types; it judges them itself. What

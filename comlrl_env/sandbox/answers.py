@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 MAX_CHARACTERS = 50_000
 _FENCE = re.compile(r"^[ \t]*```[^\n`]*\n(.*?)(?:^[ \t]*```[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_FENCE_LINE = re.compile(r"^[ \t]*```", re.MULTILINE)
 _CODE_START = re.compile(r"^(?:def|async def|class|import|from|@)\b|^@", re.MULTILINE)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign)
 _KEPT = (*_DEFINITIONS, ast.Import, ast.ImportFrom, ast.Try)
@@ -53,7 +54,7 @@ def _readings(text: str, opening: str) -> Iterator[str]:
         yield textwrap.dedent(block)
     if len(blocks) > 1:
         yield "\n".join(blocks)
-    unfenced = text.split("```", 1)[0]
+    unfenced = _FENCE_LINE.split(text, maxsplit=1)[0]
     if opening:
         continues_line = not opening.endswith("\n")
         starts_indented = unfenced.lstrip("\n")[:1] in {" ", "\t"}

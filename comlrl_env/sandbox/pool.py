@@ -3,6 +3,7 @@
 import atexit
 import json
 import os
+import secrets
 import select
 import shutil
 import socket
@@ -18,17 +19,18 @@ from comlrl_env.sandbox import jail
 
 Isolation = Literal["bubblewrap", "namespaces", "limits"]
 _START_SECONDS = 30.0
+_FIRST_USER, _USERS = 40_000, 20_000  # free on common systems, and mapped in containers
 _PACKAGE = Path(__file__).parent
 # The packages are made by hand, so that the server imports none of the kit's dependencies.
 _BOOT = """
 import sys, types
-descriptor, isolation, folder, package = sys.argv[1:]
+descriptor, isolation, folder, user, package = sys.argv[1:]
 for name, path in (("comlrl_env", package + "/.."), ("comlrl_env.sandbox", package)):
     module = types.ModuleType(name)
     module.__path__ = [path]
     sys.modules[name] = module
 from comlrl_env.sandbox import server
-server.main(int(descriptor), isolation, folder)
+server.main(int(descriptor), isolation, folder, int(user))
 """
 
 
@@ -71,7 +73,9 @@ class Server:
 
     def _command(self, descriptor: int) -> list[str]:
         python = [os.path.realpath(sys.executable), "-s", "-P", "-S", "-B", "-c", _BOOT]
-        arguments = [str(descriptor), self.isolation, self._folder, str(_PACKAGE)]
+        # An unused user of its own for each server, so that the limit on processes counts one sample's only.
+        user = _FIRST_USER + secrets.randbelow(_USERS) if os.getuid() == 0 else os.getuid()
+        arguments = [str(descriptor), self.isolation, self._folder, str(user), str(_PACKAGE)]
         prefix = _bubblewrap_command() if self.isolation == "bubblewrap" else []
         return prefix + python + arguments
 
@@ -177,18 +181,26 @@ class Pool:
 
 
 def _bubblewrap_command() -> list[str]:
-    command = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--cap-add", "ALL"]
+    command = [
+        shutil.which("bwrap") or "bwrap",
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--cap-add",
+        "ALL",
+    ]
     if os.getuid() != 0:
         command.insert(1, "--unshare-user")
-    for library in jail.LIBRARIES:
-        if os.path.islink(library):
-            command += ["--symlink", os.readlink(library), library]
-        else:
-            command += ["--ro-bind-try", library, library]
-    for path in [*jail.standard_library(), *jail.interpreter_files(), str(_PACKAGE)]:
-        command += ["--ro-bind", path, path]
+    shown = [*jail.LIBRARIES, *jail.standard_library(), *jail.interpreter_files(), str(_PACKAGE)]
+    for path in filter(os.path.exists, shown):
+        for parent in reversed(Path(path).parents):
+            command += ["--dir", str(parent)]  # by itself it makes them for root only
+        linked = path in jail.LIBRARIES and os.path.islink(path)
+        command += ["--symlink", os.readlink(path), path] if linked else ["--ro-bind", path, path]
     for path in jail.packages_folders():
         command += ["--tmpfs", path]
+    command += ["--dir", "/dev"]
     for device in jail.DEVICES:
         command += ["--dev-bind", device, device]
     return [*command, "--proc", "/proc", "--dir", jail.SCRATCH, "--remount-ro", "/", "--chdir", "/", "--"]

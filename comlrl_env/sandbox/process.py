@@ -100,9 +100,6 @@ class Process:
                 if event & (select.POLLIN | select.POLLHUP):
                     data = self._receive()
                     messages = self._frames.feed(data)
-            except NotPlainError:
-                yield _OWN_BYTES
-                return
             except (BrokenPipeError, ConnectionResetError):
                 data = b""
             if messages and not self._ready:
@@ -112,6 +109,9 @@ class Process:
                 yield message
                 expected -= 1
                 started, cpu_before = time.monotonic(), self._cpu_seconds()
+            if expected and self._frames.broken:
+                yield _OWN_BYTES
+                return
             if expected and (data == b"" or (data is None and control.fileno() in events)):
                 status = self.end()
                 if not self._ready:

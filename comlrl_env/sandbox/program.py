@@ -20,8 +20,8 @@ class Limits:
     ``max_deaths``: after so many calls that hung or ended the process, the rest is not tried.
     """
 
-    cpu_seconds: float = 2.0
-    wall_seconds: float = 20.0
+    cpu_seconds: float = 1.0
+    wall_seconds: float = 10.0
     total_cpu_seconds: float = 60.0
     memory_bytes: int = 512 << 20
     file_bytes: int = 1 << 20
@@ -29,7 +29,7 @@ class Limits:
     open_files: int = 32
     processes: int = 16
     frame_bytes: int = 1 << 20
-    max_hangs: int = 3
+    max_hangs: int = 2
     max_deaths: int = 10
 
     def resources(self) -> dict[str, int]:

@@ -30,16 +30,16 @@ types typing unicodedata
 """
 
 
-def main(descriptor: int, isolation: str, folder: str) -> None:
+def main(descriptor: int, isolation: str, folder: str, user: int) -> None:
     """Serve until the trusted side closes the control socket.
 
     ``isolation``: ``"namespaces"`` (build a jail), ``"bubblewrap"`` (already inside one) or ``"limits"``;
-    ``folder``: an empty folder of this server alone.
+    ``folder``: an empty folder of this server alone; ``user``: who runs the samples, if this process is root.
     """
     control = socket.socket(fileno=descriptor)
     for name in _PRELOADED.split():
         importlib.import_module(name)
-    server = _Server(control, isolation, folder)
+    server = _Server(control, isolation, folder, user)
     try:
         server.prepare()
     except OSError as error:
@@ -66,7 +66,7 @@ def _forget_ourselves() -> None:
 
 
 class _Server:
-    def __init__(self, control: socket.socket, isolation: str, folder: str) -> None:
+    def __init__(self, control: socket.socket, isolation: str, folder: str, user: int) -> None:
         self._control = control
         self._jailed = isolation != "limits"
         self._builds_jail = isolation == "namespaces"
@@ -74,8 +74,7 @@ class _Server:
         self._namespace = -1
         self._rules = -1
         self._is_root = os.getuid() == 0
-        # A user of its own for each server, so that the limit on processes counts one sample's processes only.
-        self._user = 40_000 + os.getpid() % 20_000 if self._is_root else os.getuid()
+        self._user = user
 
     def prepare(self) -> None:
         """Enter the jail and try everything once that each sample needs; raises ``OSError`` when it does not work."""

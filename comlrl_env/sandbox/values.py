@@ -45,29 +45,34 @@ def pack(message: Any) -> bytes:
 
 
 class Frames:
-    """Cuts a byte stream into messages; ``limit`` bounds the size of one frame in bytes."""
+    """Cuts a byte stream into messages; ``limit`` bounds the size of one frame in bytes.
+
+    ``broken`` says what is wrong once the stream holds a frame that is too long or no JSON; nothing after it is read.
+    """
 
     def __init__(self, limit: int) -> None:
+        self.broken = ""
         self._limit = limit
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Any]:
-        """The messages that ``data`` completes; raises :class:`NotPlainError` for a frame too long or no JSON."""
+        """The messages that ``data`` completes."""
         self._buffer += data
         messages = []
-        while len(self._buffer) >= HEADER.size:
+        while not self.broken and len(self._buffer) >= HEADER.size:
             (length,) = HEADER.unpack_from(self._buffer)
-            if length > self._limit:
-                raise NotPlainError(f"a frame of {length} bytes, more than {self._limit}")
             end = HEADER.size + length
-            if len(self._buffer) < end:
+            if length > self._limit:
+                self.broken = f"a frame of {length} bytes, more than {self._limit}"
+            elif len(self._buffer) < end:
                 break
-            body = bytes(self._buffer[HEADER.size : end])
-            del self._buffer[:end]
-            try:
-                messages.append(json.loads(body))
-            except (ValueError, RecursionError):
-                raise NotPlainError("a frame that is not JSON") from None
+            else:
+                body = bytes(self._buffer[HEADER.size : end])
+                del self._buffer[:end]
+                try:
+                    messages.append(json.loads(body))
+                except (ValueError, RecursionError):
+                    self.broken = "a frame that is not JSON"
         return messages
 
 

@@ -152,7 +152,7 @@ def _execute(code: CodeType, asserts: int, answer: Callable[[Call], Outcome]) ->
 
     def hold(number: int, condition: object) -> None:
         if not condition:
-            fail(number, AssertionError(f"got {last[0]!r}" if last else "does not hold"))
+            fail(number, AssertionError(f"got {_shown(last[0])}" if last else "does not hold"))
         elif number not in failed:
             failures[number] = ""
 
@@ -176,6 +176,13 @@ def _execute(code: CodeType, asserts: int, answer: Callable[[Call], Outcome]) ->
     exec(code, namespace)
     namespace["check"](candidate)
     return failures
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):  # an integer of too many digits, too many brackets
+        return f"{type(value).__name__} too long to show"
 
 
 def _seeded_import() -> Callable[..., object]:

@@ -32,7 +32,7 @@ from comlrl_env.types import Score
 
 RewardName = Literal["strict", "reference"]
 STRICT_LIMITS = Limits()
-REFERENCE_LIMITS = Limits(cpu_seconds=10.0, wall_seconds=30.0, total_cpu_seconds=300.0)
+REFERENCE_LIMITS = Limits(cpu_seconds=10.0, wall_seconds=30.0, total_cpu_seconds=300.0, max_hangs=3)
 _STUB_VALUES = 3
 
 

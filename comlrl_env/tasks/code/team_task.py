@@ -53,7 +53,7 @@ class TeamTask:
             )
         self.reward = cast(team.RewardName, reward)
         self.limits = team.STRICT_LIMITS if reward == "strict" else team.REFERENCE_LIMITS
-        self._workers = workers or len(os.sched_getaffinity(0))
+        self.workers = workers or len(os.sched_getaffinity(0))
 
     def prompts(self, item: Item, history: History) -> dict[str, str]:
         """Instructions as comments, then code that the answer goes on from: each role can also start afresh."""
@@ -95,7 +95,7 @@ class TeamTask:
 
     def score_many(self, item: Item, history: History, joint_responses: Sequence[JointResponse]) -> list[Score]:
         """``score`` of each, several at once: threads that wait for sandboxed processes keep all processors busy."""
-        with ThreadPoolExecutor(max_workers=self._workers) as threads:
+        with ThreadPoolExecutor(max_workers=self.workers) as threads:
             return list(threads.map(lambda responses: self.score(item, history, responses), joint_responses))
 
     def gold(self, item: Item, history: History = ()) -> dict[str, str]:
@@ -123,7 +123,7 @@ class TeamTask:
         return {HELPER: "", AUTHOR: item.data["prompt"] + item.data["canonical_solution"]}
 
     def sample_answers(self, item: Item, rng: np.random.Generator, history: History = ()) -> dict[str, str]:
-        """Two random functions of the right form; each returns an argument, a constant or, the author, what aux says."""
+        """Two random functions of the right form; each returns an argument, a constant or (the author) aux's."""
         entry = item.data["entry_point"]
         parameters, names = _parameters(item.data["prompt"], entry)
         values = [*names, "0", "1", "''", "[]", "True", "False", "None"]
@@ -181,7 +181,7 @@ def _problem(prompt: str, canonical: str, test: str, entry: str) -> team.Problem
 
 
 def problem_data(row: Mapping[str, str]) -> dict[str, str]:
-    """The fields of a data row that a team task needs; raises :class:`~comlrl_env.errors.TaskError` for a missing one."""
+    """The fields of a data row that a team task needs; raises ``TaskError`` for a missing one."""
     wanted = ("prompt", "entry_point", "canonical_solution", "test")
     missing = [name for name in wanted if not isinstance(row.get(name), str)]
     if missing:
