@@ -4,7 +4,7 @@ import copy
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from comlrl_env.env import TextEnv
 
 AnyEnv = ParallelEnv[Any, Any, Any]
 MAX_STEPS = 1000
+HOSTILE_TURNS = 5
 SEEDS = range(8)
 
 HOSTILE = {
@@ -202,22 +203,28 @@ def check_hostile(env: AnyEnv) -> Iterator[Finding]:
     for label, text in HOSTILE.items():
         able = [agent for agent in writers if isinstance(env, TextEnv) or env.action_space(agent).contains(text)]
         for who in [able, able[:1], able[-1:]] if len(able) > 1 else [able]:
-            if not who:
-                continue
-            observations, _ = reset(env, seed=0)
-            actions = sample_actions(env, observations) | dict.fromkeys(who, text)
             try:
-                _, rewards, _, _, infos = step(env, actions, "hostile", f"step with {label} from {who}")
+                yield from hostile_episode(env, label, who)
             except BrokenError as broken:
                 yield Finding("hostile", broken.finding.problem, mend)
                 return
-            info = infos.get(who[0])
-            status = info.get("reward_status", "ok") if isinstance(info, Mapping) else "ok"
-            if status != "ok":
-                problem = f"the oracle failed on {label} from {who} ({status}: {info.get('reward_reason')!s:.300})"
-                yield Finding("hostile", problem, mend)
-                return
-            yield from faulty_rewards(rewards, infos)
+
+
+def hostile_episode(env: AnyEnv, label: str, who: Sequence[Any]) -> Iterator[Finding]:
+    """Play the first turns with one hostile text from these agents; raise :class:`BrokenError` where that fails."""
+    observations, _ = reset(env, seed=0)
+    for _ in range(HOSTILE_TURNS):
+        writing = [agent for agent in who if agent in env.agents]
+        if not writing:
+            return
+        actions = sample_actions(env, observations) | dict.fromkeys(writing, HOSTILE[label])
+        observations, rewards, _, _, infos = step(env, actions, "hostile", f"step with {label} from {writing}")
+        info = infos.get(writing[0])
+        status = info.get("reward_status", "ok") if isinstance(info, Mapping) else "ok"
+        if status != "ok":
+            reason = f"{status}: {info.get('reward_reason')!s:.300}"
+            raise BrokenError(Finding("hostile", f"the oracle failed on {label} from {writing} ({reason})", ""))
+        yield from faulty_rewards(rewards, infos)
 
 
 def check_copies(env: AnyEnv) -> Iterator[Finding]:

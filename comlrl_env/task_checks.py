@@ -101,6 +101,20 @@ def check_item_option(env: TextEnv) -> Iterator[Finding]:
     yield Finding("item option", "an unknown key was accepted", mend)
 
 
+def check_oracle(env: TextEnv) -> Iterator[Finding]:
+    """Plain answers can be scored at all."""
+    for index in {0, env.num_items - 1}:
+        env.reset(options={"item": index})
+        scores = env.score_candidates([*valid_answers(env, env.item, ()), dict.fromkeys(env.agents, "yes")])
+        if all(score.status != "ok" for score in scores):
+            problem = (
+                f"the oracle failed on every answer to item {env.item.key!r} ({scores[0].status}: {scores[0].reason})"
+            )
+            mend = "return a score with a finite reward for every answer; a failed one must be the exception"
+            yield Finding("oracle", problem, mend)
+            return
+
+
 def check_scores(env: TextEnv) -> Iterator[Finding]:
     """The score is a pure function of item, history and answers, alone or among others."""
     mend = (
@@ -185,12 +199,17 @@ def constantly(answer: Mapping[str, str]) -> Callable[[Item, History], Mapping[s
     return lambda item, history: answer
 
 
+def valid_answers(env: TextEnv, item: Item, history: History) -> list[dict[str, str]]:
+    """Four random valid joint answers, or none when the task cannot draw them."""
+    sample = getattr(env.task, "sample_answers", None)
+    rng = np.random.default_rng(0)
+    return [dict(sample(item, rng, history)) for _ in range(4)] if sample else []
+
+
 def some_answers(env: TextEnv, item: Item, history: History) -> list[dict[str, str]]:
     """A few joint answers: valid ones where the task can draw them, silence, and some nonsense."""
-    rng = np.random.default_rng(0)
     agents = env.possible_agents
-    sample = getattr(env.task, "sample_answers", None)
-    drawn = [dict(sample(item, rng, history)) for _ in range(4)] if sample else []
+    drawn = valid_answers(env, item, history)
     nonsense = [dict.fromkeys(agents, text) for text in ("", "yes", "a b c", HOSTILE["unicode"])]
     ladder = [{agent: "word " * (1 + 2 * i) for i, agent in enumerate(agents)}]
     return [*drawn, *nonsense, *ladder, *nonsense[1:2]]

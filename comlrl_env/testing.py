@@ -13,6 +13,10 @@ from comlrl_env.errors import ComlrlError
 __all__ = ["CheckFailed", "Finding", "check_env", "find_faults"]
 
 
+# One fault, one finding: what the first one makes fail as well is left out.
+CONSEQUENCES = {"seed": ("purity", "copies"), "oracle": ("hostile", "gold")}
+
+
 class CheckFailed(ComlrlError, AssertionError):  # noqa: N818  (reads as what it is in a test report)
     """An environment does not conform; ``findings`` lists the faults."""
 
@@ -59,13 +63,15 @@ def find_faults(env: Any, *, episodes: int = 3) -> list[Finding]:
         lambda: env_checks.check_copies(env),
         lambda: env_checks.check_hostile(env),
     ]
-    if isinstance(env, TextEnv):
+    inner = env.unwrapped
+    if isinstance(inner, TextEnv):
         checks += [
-            lambda: task_checks.check_infos(env),
-            lambda: task_checks.check_items(env),
-            lambda: task_checks.check_item_option(env),
-            lambda: task_checks.check_scores(env),
-            lambda: task_checks.check_gold(env),
+            lambda: task_checks.check_infos(inner),
+            lambda: task_checks.check_items(inner),
+            lambda: task_checks.check_item_option(inner),
+            lambda: task_checks.check_oracle(inner),
+            lambda: task_checks.check_scores(inner),
+            lambda: task_checks.check_gold(inner),
         ]
     findings: dict[str, Finding] = {}
     for number, check in enumerate(checks):
@@ -79,8 +85,8 @@ def find_faults(env: Any, *, episodes: int = 3) -> list[Finding]:
         except Exception as error:  # noqa: BLE001  (the environment's code; the report must still come)
             finding = Finding("crash", f"{type(error).__name__}: {error!s:.300}", "mend what raises")
             findings.setdefault(finding.check, finding)
-    # A seed that is ignored makes every repetition differ: one fault, not two.
-    if "seed" in findings and not isinstance(env, TextEnv):
-        findings.pop("purity", None)
-        findings.pop("copies", None)
+    for cause, effects in CONSEQUENCES.items():
+        if cause in findings:
+            for effect in effects:
+                findings.pop(effect, None)
     return list(findings.values())

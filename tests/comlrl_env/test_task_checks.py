@@ -1,16 +1,18 @@
 """Each fault of a task has its own broken one, and the message says what to mend."""
 
+import math
 import random
 from typing import Any
 
 import pytest
+from pettingzoo.utils import BaseParallelWrapper
 
 import comlrl_env
 from comlrl_env import Item, Score, TextEnv
 from comlrl_env.env_checks import HOSTILE
 from comlrl_env.testing import check_env
 
-from .toys import TRAPS, Match, findings, only
+from .toys import TRAPS, Match, TwoTurns, findings, only
 
 
 @pytest.mark.parametrize("label", [*TRAPS, "a lone surrogate", "digits of other scripts"])
@@ -182,3 +184,34 @@ def test_item_option_ignored() -> None:
             return super().reset(seed)
 
     assert "item option" in findings(Bad(Match()))
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf, None])
+def test_oracle_that_never_gives_a_number(reward: Any) -> None:
+    rows = [{"q": f"question {n}"} for n in range(4)]
+    env = comlrl_env.from_functions(rows, lambda a, b: [reward] * len(a), lambda row: row["q"])
+    message = only(env, "oracle")
+    assert f"(error: reward_func returned {reward!r}; expected a finite number)" in message
+    assert "return a score with a finite reward for every answer" in message
+
+
+def test_second_turns_meet_hostile_answers_too() -> None:
+    class Bad(TwoTurns):
+        def score(self, item: Item, history: tuple, responses: Any) -> Score:
+            if history and not responses["caller_0"]:
+                raise IndexError("nothing said")
+            return super().score(item, history, responses)
+
+    message = only(TextEnv(Bad()), "hostile")
+    assert (
+        "the oracle failed on an empty answer from ['caller_0', 'caller_1'] (error: IndexError: nothing said)"
+        in message
+    )
+
+
+def test_a_wrapped_env_is_checked_to_the_core() -> None:
+    class Bad(Match):
+        def gold(self, item: Item, history: tuple = ()) -> dict[str, str]:
+            return dict.fromkeys(self.agents, "0")
+
+    assert "short of the maximum" in only(BaseParallelWrapper(TextEnv(Bad())), "gold")
