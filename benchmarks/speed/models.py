@@ -92,7 +92,8 @@ def build_network(model: Model) -> Any:
                 **specials,
             )
         )
-    network.generation_config = GenerationConfig()
+    plain: Any = GenerationConfig  # untyped
+    network.generation_config = plain()
     return network
 
 
@@ -102,11 +103,10 @@ def build_tokenizer(model: Model, eos: str) -> Any:
     from tokenizers import models as kinds
     from transformers import PreTrainedTokenizerFast
 
+    make: Any = PreTrainedTokenizerFast  # untyped
     backend = Tokenizer(kinds.BPE(vocab={_character(i): i for i in range(model.vocabulary)}, merges=[]))
     backend.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token=eos, pad_token=eos, clean_up_tokenization_spaces=False
-    )
+    return make(tokenizer_object=backend, eos_token=eos, pad_token=eos, clean_up_tokenization_spaces=False)
 
 
 def _character(token: int) -> str:

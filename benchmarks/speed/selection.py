@@ -1,10 +1,14 @@
 """Choosing preference pairs among 1 000 scored candidates."""
 
 from statistics import median
+from typing import TYPE_CHECKING, cast
 
 from benchmarks.speed.bench import Bench
 from benchmarks.speed.job import Job
 from benchmarks.speed.worker import Stopwatch, Turns
+
+if TYPE_CHECKING:
+    from comlrl_env.preferences import PairSelection
 
 POOL = ("reward_gap", "random", "all", "diverse")
 SIDES = (*POOL, "comparator_reward")
@@ -17,8 +21,8 @@ BENCH = Bench(
     targets=dict.fromkeys(CASES, 0.2),
     turns=dict.fromkeys(CASES, 5),
     amount=lambda job: 1,
-    value=lambda job, record: median(record.seconds),
-    value_unit="s per selection",
+    value=lambda job, record: median(record.cpu_seconds),
+    value_unit="s of processor time per selection",
 )
 
 
@@ -28,7 +32,8 @@ def run(job: Job, turns: Turns) -> None:
 
     from comlrl_env.preferences import select_comparisons, select_pairs
 
-    mode, _, where = job.case.partition(", ")
+    name, _, where = job.case.partition(", ")
+    mode = cast("PairSelection", name)
     limit = None if mode == "all" else job.shapes["limit"]
     rng = np.random.default_rng(job.seed)
     returns = [float(value) for value in rng.integers(0, 500, job.shapes["candidates"]) / 500]

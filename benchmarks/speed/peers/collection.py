@@ -7,7 +7,7 @@ from benchmarks.speed.worker import Stopwatch, Turns
 
 def run(job: Job, turns: Turns) -> None:
     """Time ``MADPOTrainer``'s pass over its dataset: sampling, reward, pair selection."""
-    from comlrl.trainers.preference import MADPOConfig, MADPOTrainer
+    from comlrl.trainers.preference import MADPOConfig, MADPOTrainer  # type: ignore[import-not-found]  # lives in the peers' environment
 
     config = MADPOConfig(
         preference_num_candidates=job.shapes["candidates"], max_new_tokens=job.about.completion_tokens, eval_interval=0

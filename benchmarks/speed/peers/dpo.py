@@ -14,7 +14,7 @@ def run(job: Job, turns: Turns) -> None:
     import torch
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
-    from trl import DPOConfig, DPOTrainer
+    from trl import DPOConfig, DPOTrainer  # type: ignore[import-not-found]  # lives in the peers' environment
 
     tokenizer = AutoTokenizer.from_pretrained(Path(job.folder) / "closing")
     model = AutoModelForCausalLM.from_pretrained(job.agent(0), dtype=torch.float32)
@@ -49,7 +49,7 @@ def run(job: Job, turns: Turns) -> None:
 def _callback(job: Job, turns: Turns) -> Any:
     from transformers import TrainerCallback
 
-    class Steps(TrainerCallback):  # type: ignore[misc]
+    class Steps(TrainerCallback):
         """Waits for the parent before the first step of each turn and answers after the last."""
 
         def __init__(self) -> None:

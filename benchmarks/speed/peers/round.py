@@ -9,7 +9,7 @@ from benchmarks.speed.worker import Stopwatch, Turns
 
 def run(job: Job, turns: Turns) -> None:
     """Time ``MADPOIterTrainer.train`` with one iteration."""
-    from comlrl.trainers.preference import MADPOIterConfig, MADPOIterTrainer
+    from comlrl.trainers.preference import MADPOIterConfig, MADPOIterTrainer  # type: ignore[import-not-found]  # lives in the peers' environment
 
     with tempfile.TemporaryDirectory() as folder:
         config = MADPOIterConfig(

@@ -8,8 +8,8 @@ from benchmarks.speed.worker import Stopwatch, Turns
 def run(job: Job, turns: Turns) -> None:
     """Time ``MADPOTrainer``'s update on ready-made pairs."""
     import torch
-    from comlrl.trainers.preference import MADPOConfig, MADPOTrainer
-    from comlrl.trainers.preference.madpo import AgentPreferenceTensors, PreferencePair
+    from comlrl.trainers.preference import MADPOConfig, MADPOTrainer  # type: ignore[import-not-found]  # lives in the peers' environment
+    from comlrl.trainers.preference.madpo import AgentPreferenceTensors, PreferencePair  # type: ignore[import-not-found]  # lives in the peers' environment
 
     peer = trainer(MADPOTrainer, MADPOConfig(train_batch_size=job.shapes["pairs"], eval_interval=0), job)
     stored = [
