@@ -90,8 +90,8 @@ def test_unknown_names(name, message):
     ("arguments", "message"),
     [
         (
-            {"levle": 1},
-            "Partition-v0: unknown argument 'levle'; did you mean 'level'? the task takes num_things, ",
+            {"leval": 1},
+            "Partition-v0: unknown argument 'leval'; did you mean 'level'? the task takes num_things, ",
         ),
         ({"splt": "eval"}, "unknown argument 'splt'; did you mean 'split'?"),
         (
@@ -236,7 +236,7 @@ def test_cards_are_read_without_making_items(monkeypatch):
 
 
 def test_suggestions():
-    assert registry.suggest("levle", ["level", "seed"]) == "; did you mean 'level'?"
+    assert registry.suggest("leval", ["level", "seed"]) == "; did you mean 'level'?"
     assert registry.suggest("qqq", ["level", "seed"]) == ""
 
 
