@@ -83,6 +83,24 @@ class PickledEnv(EchoEnv, EzPickle):
         EzPickle.__init__(self, turns)
 
 
+class LayeredEnv(EchoEnv):
+    """Keeps its own list of agents around an environment whose copies forget the episode."""
+
+    def __init__(self, turns=1):
+        super().__init__(turns)
+        self.inner = PickledEnv(turns)
+
+    def reset(self, seed=None, options=None):
+        result = self.inner.reset(seed, options)
+        self.agents = list(self.inner.agents)
+        return result
+
+    def step(self, actions):
+        result = self.inner.step(actions)
+        self.agents = list(self.inner.agents)
+        return result
+
+
 class RockPaperScissors(ParallelEnv):
     """Two rounds of integers; observations are the other's last move."""
 

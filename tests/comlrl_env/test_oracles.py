@@ -310,9 +310,11 @@ def test_score_many_of_the_task_is_used_and_one_bad_response_does_not_spoil_it(m
     task = ManyScorer()
     assert rewards(make(task).score_many(ITEM, (), joint("x", "xy"))) == [1, 2]
     assert task.calls == [2]
-    scored = make(task).score_many(ITEM, (), joint("x", "raise", "short"))
-    assert statuses(scored) == ["ok", "error", "ok"]
-    assert task.calls == [2, 3, "x", "raise", "short"]
+    for trouble in ("raise", "leave", "short"):
+        task = ManyScorer()
+        scored = make(task).score_many(ITEM, (), joint("x", trouble))
+        assert statuses(scored) == ["ok", "ok" if trouble == "short" else "error"]
+        assert task.calls == [2, "x", trouble]
     task = ManyScorer()
     assert rewards(make(task, workers=2).score_many(ITEM, (), joint(*"abcde"))) == [1] * 5
     assert sorted(task.calls) == [2, 3]

@@ -322,6 +322,14 @@ def test_a_crash_before_the_rename_leaves_the_old_file(tmp_path, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir()] == ["iteration_0001.json"]
 
 
+def test_a_reader_keeps_the_file_that_it_opened(tmp_path):
+    path = write_round(tmp_path, 1, [pair()])
+    with path.open("rb") as reader:
+        write_round(tmp_path, 1, [pair(), pair()])
+        assert json.loads(reader.read())["num_pairs"] == 1
+    assert len(RoundFile(path)) == 2
+
+
 def test_exports():
     named = pair(agents=AGENTS, item_key="k")
     assert list(export([named, pair()], "agents")) == [

@@ -12,6 +12,7 @@ from comlrl_env.slate import Slate
 from comlrl_env.types import Item, Score
 from tests.comlrl_env.foreign_envs import (
     EchoEnv,
+    LayeredEnv,
     LockedEnv,
     LockedSeedlessEnv,
     PickledEnv,
@@ -47,7 +48,7 @@ def rewards(scores):
     return [None if score is None else score.reward for score in scores]
 
 
-@pytest.mark.parametrize("kind", [EchoEnv, LockedEnv, SeedlessEnv, PickledEnv])
+@pytest.mark.parametrize("kind", [EchoEnv, LockedEnv, SeedlessEnv, PickledEnv, LayeredEnv])
 @pytest.mark.parametrize("seed", [None, 5])
 def test_candidates_are_judged_on_the_item_that_was_prompted(kind, seed):
     slate = Slate(kind())
@@ -90,7 +91,7 @@ def test_an_environment_that_ignores_its_seed_and_cannot_be_copied_is_refused():
         play(20)
 
 
-@pytest.mark.parametrize("kind", [EchoEnv, LockedEnv, PickledEnv])
+@pytest.mark.parametrize("kind", [EchoEnv, LockedEnv, PickledEnv, LayeredEnv])
 def test_several_turns(kind):
     slate = Slate(kind(turns=3))
     prompts, _ = slate.reset(seed=1)
