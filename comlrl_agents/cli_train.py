@@ -28,6 +28,7 @@ class Algorithm:
 
     def trainer_class(self) -> Any:
         """The trainer; imports torch and transformers."""
+        quiet_loading()
         return getattr(import_module("comlrl_agents.trainer"), self.trainer_name)
 
 
@@ -70,7 +71,6 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
     env, eval_env = make_env(env_id, keys.env_arguments), make_eval_env(keys)
     args = config.from_mapping(config_class, {"num_agents": len(env.possible_agents), **keys.fields})
     folder = Path(keys.output_dir or default_folder(algorithm, env_id))
-    quiet_loading()
     trainer = chosen.trainer_class()(
         env=env,
         eval_env=eval_env,
@@ -88,7 +88,7 @@ def quiet_loading() -> None:
     """Keep transformers' own progress bars away: they would tear the live line."""
     from transformers.utils import logging
 
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
 
 
 def make_eval_env(keys: RunKeys) -> Any:

@@ -45,29 +45,25 @@ class TensorBoardSink:
         self._writer.close()
 
 
-class RunSink:
-    """A tracker with the interface of Weights & Biases (``init``, ``log``, ``finish``), which others copy.
+class WandbSink:
+    """A run in Weights & Biases, named after the run folder; all else comes from wandb's environment variables."""
 
-    The run is named after the run folder; everything else comes from the tracker's own environment variables.
-    """
-
-    def __init__(self, module: str, folder: Path) -> None:
-        self._module = importlib.import_module(module)
-        self._module.init(project="comlrl", name=folder.resolve().name)
+    def __init__(self, folder: Path, purge_step: int | None) -> None:
+        self._wandb = importlib.import_module("wandb")
+        self._wandb.init(project="comlrl", name=folder.resolve().name)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send one step."""
-        self._module.log(dict(metrics), step=step)
+        self._wandb.log(dict(metrics), step=step)
 
     def close(self) -> None:
         """Finish the run."""
-        self._module.finish()
+        self._wandb.finish()
 
 
 BUILT_IN: dict[str, tuple[str, Callable[[Path, int | None], Sink]]] = {
     "tensorboard": ("tensorboard", TensorBoardSink),
-    "wandb": ("wandb", lambda folder, purge_step: RunSink("wandb", folder)),
-    "trackio": ("trackio", lambda folder, purge_step: RunSink("trackio", folder)),
+    "wandb": ("wandb", WandbSink),
 }
 """Name in ``report_to`` → (the package it needs, how it is made)."""
 

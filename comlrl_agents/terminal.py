@@ -47,9 +47,7 @@ class Terminal:
         self._clear()
         filled = BAR * done // max(total, 1)
         bar = "━" * filled + "╌" * (BAR - filled)
-        self._console.print(
-            Text(f"{where} {bar} {done}/{total}{values}"), end="", no_wrap=True, overflow="crop", crop=True
-        )
+        self._console.print(Text(f"{where} {bar} {done}/{total}{values}"), end="", no_wrap=True)
         self._live = True
 
     def close(self) -> None:

@@ -29,8 +29,8 @@ class Tracker:
 
     ``metrics.jsonl`` holds only what the seed determines: a run that was killed and resumed writes the same
     bytes as one that was not. Wall-clock times go to ``timings.jsonl``. ``step`` counts preference updates
-    everywhere. ``report_to``: ``"console"``, ``"tensorboard"``, ``"wandb"``, ``"trackio"``, or
-    ``"module:Class"`` of a :class:`Sink`.
+    everywhere. ``report_to``: ``"console"``, ``"tensorboard"``, ``"wandb"``, or ``"module:Class"`` of a
+    :class:`Sink`.
 
     Raises ConfigError for a name in ``report_to`` that is unknown or whose package is missing.
     """
@@ -120,9 +120,7 @@ class Tracker:
         self._purge_step = 0
         for line in read_numbers(self.folder / METRICS):
             step = int(line.pop("step"))
-            self._alarms.check(
-                {name: value for name, value in line.items() if not name.startswith("alarms/")}
-            )
+            self._alarms.check({name: value for name, value in line.items() if not name.startswith("alarms/")})
             self._purge_step = step + 1
 
     def close(self) -> None:

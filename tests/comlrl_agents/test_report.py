@@ -39,8 +39,8 @@ def made_up_run(folder: Path) -> Path:
             tracker.log_samples(step - 4, [{"phase": "collect", "item": "t7", "responses": ["u", "v"]}])
             tracker.log(step - 1, {"round": number, "env_step": scored, TRAINING: 0.25 * number, "loss": 0.5})
             tracker.log(step, {"round": number, "env_step": scored, TRAINING: 0.25 * number + 0.1, "loss": 0.5})
-            if number > 1:
-                values = {EVALUATION: 0.125 + 0.25 * number if number == 3 else 0.5, "eval/num_samples": 2.0}
+            for value in {1: (), 2: (0.5,), 3: (0.75, 0.875)}[number]:
+                values = {EVALUATION: value, "eval/num_samples": 2.0}
                 tracker.log(step, {"round": number, "env_step": scored, **values})
         tracker.log_samples(
             12,

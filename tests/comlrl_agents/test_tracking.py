@@ -181,15 +181,15 @@ def test_tensorboard_hides_the_steps_that_a_resume_logs_again(tmp_path: Path):
     assert [event.value for event in events.Scalars("time/train")] == [1.5]
 
 
-def test_a_tracker_like_wandb_gets_steps_and_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_wandb_gets_steps_and_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     calls: list[object] = []
-    fake = types.ModuleType("trackio")
-    fake.__spec__ = importlib.machinery.ModuleSpec("trackio", None)
+    fake = types.ModuleType("wandb")
+    fake.__spec__ = importlib.machinery.ModuleSpec("wandb", None)
     fake.init = lambda **settings: calls.append(settings)  # type: ignore[attr-defined]
     fake.log = lambda metrics, step: calls.append((step, metrics))  # type: ignore[attr-defined]
     fake.finish = lambda: calls.append("finish")  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "trackio", fake)
-    with Tracker(tmp_path / "run_7", report_to=["trackio"]) as tracker:
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    with Tracker(tmp_path / "run_7", report_to=["wandb"]) as tracker:
         tracker.log(4, {"loss": 0.5})
     assert calls == [{"project": "comlrl", "name": "run_7"}, (4, {"loss": 0.5}), "finish"]
 
@@ -197,7 +197,7 @@ def test_a_tracker_like_wandb_gets_steps_and_an_end(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("report_to", "words"),
     [
-        (["tensorbord"], "console, tensorboard, wandb, trackio"),
+        (["tensorbord"], "console, tensorboard, wandb"),
         (["no_such_module:Sink"], "cannot be imported"),
         ("console", "expected a list"),
     ],
