@@ -348,9 +348,9 @@ def test_inline_overhead_is_microseconds(make):
     oracle, responses = make(Cheap()), joint(*["text"] * 2000)
     best = math.inf
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         oracle.score_many(ITEM, (), responses)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     assert best / 2000 < 10e-6
 
 

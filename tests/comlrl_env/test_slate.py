@@ -263,8 +263,8 @@ def test_overhead_is_below_fifty_microseconds_per_joint_response():
     slate, candidates = Slate(TextEnv(CheapTask())), {"a_0": ["x"] * 16, "b_1": ["y"] * 16}
     best = math.inf
     for _ in range(20):
-        start = time.perf_counter()
+        start = time.process_time()
         slate.reset(options={"item": 0})
         slate.step(candidates)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     assert best / 16 < 50e-6
