@@ -4,10 +4,11 @@ Runs in the child before any of the answer is executed, because parsing hostile 
 standard library only.
 
 An answer is read as a set of definitions. In this order, the first reading that defines the wanted function wins: the
-fenced blocks one by one, all fenced blocks together, the text as a continuation of what the prompt ended with (when
-it starts indented or with the rest of a signature), the text from its first line of code. Each reading is cut back to
-its longest prefix that parses, so that prose or a half-written line at the end costs nothing before it. Statements
-that only do something when run (calls, asserts, loops, a main guard) are left out: they are usage examples.
+all fenced blocks together, the fenced blocks one by one, the text as a continuation of what the prompt ended with
+(when it starts indented or with the rest of a signature), the text, the text from its first definition or import.
+Each reading is cut back to its longest prefix that parses, so that prose or a half-written line at the end costs
+nothing before it. Statements that only do something when run (calls, asserts, loops, a main guard) are left out: they
+are usage examples.
 """
 
 import ast
@@ -49,11 +50,11 @@ def read(text: str, name: str, opening: str = "") -> dict[str, object]:
 
 def _readings(text: str, opening: str) -> Iterator[str]:
     blocks = [match.group(1) for match in _FENCE.finditer(text)]
+    if len(blocks) > 1:
+        yield "\n".join(blocks)
     for block in blocks:
         yield block
         yield textwrap.dedent(block)
-    if len(blocks) > 1:
-        yield "\n".join(blocks)
     unfenced = _FENCE_LINE.split(text, maxsplit=1)[0]
     if opening:
         continues_line = not opening.endswith("\n")
@@ -61,8 +62,10 @@ def _readings(text: str, opening: str) -> Iterator[str]:
         if continues_line or starts_indented:
             yield opening + unfenced
         yield from (opening + block for block in blocks if block[:1] in {" ", "\t"})
+    yield unfenced
     start = _CODE_START.search(unfenced)
-    yield unfenced[start.start() :] if start else unfenced
+    if start:
+        yield unfenced[start.start() :]
 
 
 def _longest_parse(source: str) -> ast.Module | None:

@@ -172,7 +172,7 @@ class Pool:
             server.close()
 
     def forget(self) -> None:
-        """After a fork of the trusted process: its servers are not ours."""
+        """After a fork of the trusted process: its servers are not ours, and a thread may have held the lock."""
         self._lock = threading.Lock()
         for server in self._idle:
             server.control.close()

@@ -45,6 +45,7 @@ def main(descriptor: int, isolation: str, folder: str, user: int) -> None:
     except OSError as error:
         _send(control, {"failed": str(error)})
         return
+    runner.rehearse()
     _forget_ourselves()
     gc.collect()
     gc.freeze()  # collections in the forks then leave the shared pages alone

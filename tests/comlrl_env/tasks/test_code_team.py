@@ -166,7 +166,9 @@ def test_the_author_cannot_replace_aux_and_the_helper_cannot_replace_main() -> N
 
 def test_memory_of_one_run_does_not_help_a_stub() -> None:
     """A cache in the author's code is not there when aux is replaced."""
-    main = "import functools\n@functools.lru_cache(None)\ndef f(x):\n    return aux(x) + 1"
+    main = (
+        "CACHE = globals().get('CACHE', {})\ndef f(x):\n    CACHE[x] = CACHE.get(x) or aux(x) + 1\n    return CACHE[x]"
+    )
     assert strict("def aux(x):\n    return 10 * x - 1", main).reward == pytest.approx(1.0)
 
 
