@@ -7,7 +7,6 @@ from typing import Any
 
 from comlrl_agents import config
 from comlrl_agents.cli_envs import make_env
-from comlrl_agents.cli_train import quiet_loading
 from comlrl_agents.run_keys import RunKeys
 from comlrl_env.errors import ConfigError
 
@@ -50,6 +49,7 @@ def _run(env: Any, args: config.MADPOConfig, keys: RunKeys) -> str:
     from comlrl_agents.columns import columns
     from comlrl_agents.evaluate import evaluate
     from comlrl_agents.team import load_team
+    from comlrl_agents.terminal import quiet_loading
 
     quiet_loading()
     team = load_team(keys.agents, keys.tokenizer, args)

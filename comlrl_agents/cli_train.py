@@ -28,6 +28,8 @@ class Algorithm:
 
     def trainer_class(self) -> Any:
         """The trainer; imports torch and transformers."""
+        from comlrl_agents.terminal import quiet_loading
+
         quiet_loading()
         return getattr(import_module("comlrl_agents.trainer"), self.trainer_name)
 
@@ -82,13 +84,6 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
     remember_command(folder, resume=resume)
     trainer.train(resume_from_checkpoint=True if resume else None)
     say(summary(folder))
-
-
-def quiet_loading() -> None:
-    """Keep transformers' own progress bars away: they would tear the live line."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
 
 
 def make_eval_env(keys: RunKeys) -> Any:

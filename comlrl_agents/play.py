@@ -51,7 +51,9 @@ class Game:
         if len(self._people) < len(names):
             if others == "tiny":
                 from comlrl_agents.policy import load_policy
+                from comlrl_agents.terminal import quiet_loading
 
+                quiet_loading()
                 self._policy = load_policy("tiny")
             else:
                 _check_scripted(env)

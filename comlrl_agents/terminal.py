@@ -63,3 +63,10 @@ class Terminal:
 def format_number(value: float) -> str:
     """Four significant digits, whole numbers as they are."""
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+def quiet_loading() -> None:
+    """Keep transformers' own progress bars away: they would tear the live line. Imports transformers."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers leaves it untyped

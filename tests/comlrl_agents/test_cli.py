@@ -115,16 +115,19 @@ def test_the_evaluation_environment_differs_where_it_is_told_to(stub: type[StubT
     assert (stub.made["env"].task.shout, stub.made["eval_env"].task.shout) == (False, True)
 
 
-def test_a_used_folder_is_refused_and_resume_goes_on(stub: type[StubTrainer], tmp_path: Path):
-    again = ("train", "madpo", f"env={TASK}", f"output_dir={tmp_path}")
-    assert run(*again).exit_code == 0
-    before = (tmp_path / "command.txt").read_text()
-    refused = run(*again)
+def test_a_used_folder_is_refused_and_resume_goes_on(
+    stub: type[StubTrainer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def again(number: int, *options: str) -> Result:
+        monkeypatch.setattr(sys, "argv", ["/somewhere/comlrl", "train", f"number {number}"])
+        return run("train", "madpo", f"env={TASK}", f"output_dir={tmp_path}", *options)
+
+    assert again(1).exit_code == 0
+    refused = again(2)
     assert (refused.exit_code, refused.stderr) == (2, "error: output_dir: holds a run\n")
-    assert (tmp_path / "command.txt").read_text() == before
-    assert run(*again, "--resume").exit_code == 0
+    assert again(3, "--resume").exit_code == 0
     assert stub.made["resume"] is True
-    assert (tmp_path / "command.txt").read_text().count("\n") == 2
+    assert (tmp_path / "command.txt").read_text() == "comlrl train 'number 1'\ncomlrl train 'number 3'\n"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def made_up_run(folder: Path) -> Path:
         )
         for number in (1, 2, 3):
             step, scored = 4 * number, 64 * number
-            found = {"pairs/kept": 8.0, "pairs/ties": 2.0, "oracle/error_rate": 0.5 if number == 2 else 0.0}
+            found = {"pairs/kept": 8.0, "pairs/ties": 2.0, "oracle/error_rate": 0.0 if number == 1 else 0.5}
             tracker.log(
                 step - 4,
                 {"round": number, "env_step": scored, **found, "agent_0/drift": -1.0 - number, "agent_1/drift": -1.0},
@@ -64,7 +64,7 @@ def test_the_report_tells_the_whole_run(tmp_path: Path):
     assert "| 0 | 0 |  | 0.25 |" in text
     assert "| 3 | 192 | 0.8 | 0.875 | 8 | 2 |" in text
     assert "| `agent_0/drift` | -2 | -4 |" in text
-    assert "| `alarms/oracle/error_rate` | 4 | 4 | 1 |" in text
+    assert "| `alarms/oracle/error_rate` | 4 | 8 | 2 |" in text
 
 
 def test_samples_stand_side_by_side_and_survive_markdown(tmp_path: Path):
