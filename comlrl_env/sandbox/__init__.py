@@ -14,19 +14,26 @@ verdict.
 
 What each isolation (``Pool.isolation``, the strongest that works is taken) adds to that:
 
-- ``"bubblewrap"``, when ``bwrap`` is installed, and ``"namespaces"``, the same by system calls, as root or where
+``"bubblewrap"``, when ``bwrap`` is installed, and ``"namespaces"``, the same by system calls, as root or where
 ordinary users may make namespaces: no network; no files but the standard library and shared libraries, read-only, so
 that no data set with its answers can be read; processes of its own, so that one killed process ends all of them,
-``setsid`` or not. - ``"limits"``: none of these. Processes are found by walking down from the server, which adopts
-orphans; files and network are those of the user that the code runs as.
+``setsid`` or not.
 
-As root, code runs as an unused unprivileged user, which also makes the limit on processes bind. As an ordinary user
-with isolation ``"limits"``, code can read and write what that user can, signal that user's processes, and use the
-network.
+``"limits"``, where neither is permitted: files, TCP and signals to other processes are denied by Landlock, as far as
+the kernel has it (files since 5.13, TCP since 6.7, signals since 6.12). Processes are found by walking down from the
+server, which adopts orphans. The folder of a sample has no limit on its size, only each file in it has.
 
-Not covered by any: faults of the kernel; covert channels such as timing; the load that samples put on the machine
-within their limits (memory is limited per process, not per sample); code that finds out that it is being tested and
-behaves differently. Linux only. For code of people who mean harm, run the trainer in a virtual machine.
+As root, code runs as an unused unprivileged user, which also makes the limit on processes bind; as an ordinary user
+with isolation ``"limits"``, that limit counts all processes of the user. Where both the namespaces and Landlock are
+missing, code can read world-readable files and use the network, and as an ordinary user do whatever that user can.
+
+Only the standard library can be imported; with isolation ``"limits"`` as root, of a Python in a private folder
+(``/root``) only the usual modules that the server has imported before (``math``, ``re``, ``collections``, ...).
+
+Not covered by any: faults of the kernel; UDP with Landlock alone; what can be learned from timing; the load that
+samples put on the machine within their limits (memory is limited per process, not per sample); code that finds out
+that it is being tested and behaves differently. Linux only. Against people who mean harm, run the trainer in a
+virtual machine.
 """
 
 from comlrl_env.sandbox.box import Box, run_calls

@@ -40,7 +40,7 @@ def read(text: str, name: str, opening: str = "") -> dict[str, object]:
         tree = _longest_parse(candidate)
         if tree is None:
             continue
-        tree.body = [node for node in tree.body if isinstance(node, _KEPT)]
+        tree.body = [node for node in tree.body if isinstance(node, _KEPT) and not _is_future(node)]
         if _function(tree, name) is not None:
             return _describe(tree, name)
         if fallback is None and tree.body:
@@ -79,6 +79,11 @@ def _longest_parse(source: str) -> ast.Module | None:
         except (ValueError, RecursionError, MemoryError):
             return None
     return None
+
+
+def _is_future(node: ast.stmt) -> bool:
+    """Imports from ``__future__`` would have to come first, and a problem's own code comes before an answer."""
+    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
 def _function(tree: ast.Module, name: str) -> ast.FunctionDef | None:

@@ -43,6 +43,8 @@ class Process:
         for _ in range(2):  # an idle server may have ended; a second one that does so too is no accident
             server = self._pool.acquire()
             ours, theirs = socket.socketpair()
+            ours.setblocking(False)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)  # before the sample says its first word
             with theirs:
                 try:
                     server.send(start, (theirs.fileno(),))
@@ -50,8 +52,6 @@ class Process:
                     ours.close()
                     server.close()
                     continue
-            ours.setblocking(False)
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             return server, ours
         raise SandboxError("sandbox: two fork servers ended by themselves; does this machine kill processes?")
 
@@ -83,14 +83,6 @@ class Process:
             cpu_left = self._limits.cpu_seconds - (self._cpu_seconds() - cpu_before)
             patience = max(0.0, min(wall_left, cpu_left))
             events = dict(poller.poll(ceil(patience * 1000)))
-            if not events and patience == 0.0:
-                seconds = self._limits.cpu_seconds if cpu_left <= 0 else self._limits.wall_seconds
-                clock = "processor time" if cpu_left <= 0 else "real time"
-                if not self._ready:
-                    self.end()
-                    raise SandboxError(f"sandbox: a sample's process did not start within {seconds:g} s")
-                yield Outcome("hung", reason=f"no answer within {seconds:g} s of {clock}")
-                return
             event = events.get(channel.fileno(), 0)
             data: bytes | None = None
             messages: list[Any] = []
@@ -111,6 +103,14 @@ class Process:
                 started, cpu_before = time.monotonic(), self._cpu_seconds()
             if expected and self._frames.broken:
                 yield _OWN_BYTES
+                return
+            if patience == 0.0 and not messages:  # the last look was after the deadline; bytes that drip are no answer
+                seconds = self._limits.cpu_seconds if cpu_left <= 0 else self._limits.wall_seconds
+                clock = "processor time" if cpu_left <= 0 else "real time"
+                if not self._ready:
+                    self.end()
+                    raise SandboxError(f"sandbox: a sample's process did not start within {seconds:g} s")
+                yield Outcome("hung", reason=f"no answer within {seconds:g} s of {clock}")
                 return
             if expected and (data == b"" or (data is None and control.fileno() in events)):
                 status = self.end()

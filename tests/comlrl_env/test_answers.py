@@ -26,6 +26,7 @@ ANSWERS = {
     "cut in the middle": "def f(a, b):\n    return a + b\n\ndef g(x):\n    return [x for",
     "asserts and calls after it": "def f(a, b):\n    return a + b\nassert f(1, 2) == 4\nprint(input())\nwhile 1: pass",
     "main guard": "def f(a, b):\n    return a + b\nif __name__ == '__main__':\n    raise SystemExit",
+    "future": "from __future__ import annotations\ndef f(a, b):\n    return a + b",
     "constant first": "OFFSET = 0\ndef f(a, b):\n    return a + b + OFFSET",
     "windows lines": "def f(a, b):\r\n    return a + b\r\n",
     "decorated": "import functools\n@functools.lru_cache\ndef f(a, b):\n    return a + b",
@@ -39,7 +40,8 @@ def test_the_function_is_found_and_works(name: str) -> None:
     assert facts["defines"] is True
     assert facts["returns"] is True
     namespace: dict[str, object] = {}
-    exec(str(facts["source"]), namespace)
+    exec("VERSION = 1\n" + str(facts["source"]), namespace)
+    assert "__future__" not in str(facts["source"])
     assert namespace["f"](2, 3) == 5  # type: ignore[operator]
 
 

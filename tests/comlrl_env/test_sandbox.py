@@ -101,6 +101,17 @@ HOSTILE = {
         "import sys, os\ndef f():\n    sys.stdout.close(); os.close(1); os.close(2); return 7",
         "ok",
     ),
+    "bytes that drip": (
+        """
+        import os, time
+        def f():
+            os.write(3, b"\\0\\0\\xff\\xff")
+            while True:
+                os.write(3, b" ")
+                time.sleep(0.001)
+        """,
+        "hung",
+    ),
     "everything closed": ("import os\ndef f():\n    os.closerange(0, 99); return 7", "died"),
     "a million lines": ("def f():\n    for i in range(1_000_000): print('line', i)\n    return 7", "ok"),
     "exception that hides": (

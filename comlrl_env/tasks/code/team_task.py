@@ -7,6 +7,7 @@ of the entry function with its docstring), ``entry_point``, ``canonical_solution
 
 import ast
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -45,6 +46,8 @@ class TeamTask:
     num_turns = 1
 
     def __init__(self, reward: str = "strict", *, workers: int | None = None) -> None:
+        if sys.platform != "linux":
+            raise TaskError(f"{type(self).__name__}: its sandbox needs Linux, actually this is {sys.platform}")
         if reward not in get_args(team.RewardName):
             raise TaskError(f"{type(self).__name__}: reward must be 'strict' or 'reference', actually {reward!r}")
         if workers is not None and workers < 1:
