@@ -163,10 +163,10 @@ def test_answers_may_go_on_from_where_the_prompts_end() -> None:
 def test_many_scores_equal_single_scores_in_order() -> None:
     task = HumanEval(workers=4)
     task.limits = Limits(cpu_seconds=0.2)
-    item = all_items()[53]
+    item = all_items()[15]
     rng = np.random.default_rng(1)
     responses = [task.gold(item), task.solo(item), *[task.sample_answers(item, rng) for _ in range(6)]]
-    responses.append({"helper_0": "", "author_1": "def add(x, y):\n    while True: pass\n    return 1"})
+    responses.append({"helper_0": "", "author_1": "def string_sequence(n):\n    while True: pass\n    return 1"})
     many = task.score_many(item, (), responses)
     assert many == [task.score(item, (), one) for one in responses]
     assert [score.reward for score in many[:2]] == pytest.approx([1.0, 0.55])
