@@ -1,0 +1,173 @@
+"""Learning curves of the embedded model over seeds: ``python -m benchmarks.learning.curves [NAME …] [--seeds 0 1 2]``.
+
+Every experiment is a command of ``comlrl train``, run once per seed, two at a time with one thread each. Into
+benchmarks/results/ go ``learning.md`` (commands, machine, a table), ``learning.json`` (every evaluation) and one picture
+per experiment: mean over seeds, with the range between the lowest and the highest seed.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import comlrl_env
+from comlrl_agents.journal import read_numbers
+
+RESULTS = Path(__file__).parents[1] / "results"
+REWARD = "eval/turn_1/reward_mean"
+
+SHARED = (
+    "temperature=0.8 top_p=0.95 top_k=null train_batch_size=8 agent_learning_rate=5e-4 winner_term_weight=0.5 "
+    "eval_interval=16 eval_num_samples=64 report_to=[]"
+)
+ROUNDS = f"{SHARED} items_per_round=8 preference_num_candidates=16 preference_pairs_per_sample=8"
+EXPERIMENTS = {
+    "length-madpo-iter": (
+        f"madpo-iter env=comlrl/LengthRatio-v0 {ROUNDS} num_iterations=12 pair_selection=reward_gap max_new_tokens=64"
+    ),
+    "partition-madpo-iter": f"madpo-iter env=comlrl/Partition-v0 {ROUNDS} num_iterations=16 max_new_tokens=32",
+    "length-madpo": (
+        f"madpo env=comlrl/LengthRatio-v0 {SHARED} items_per_round=32 preference_num_candidates=48 num_train_epochs=2 "
+        "max_new_tokens=64"
+    ),
+    # One item: a convention (who takes which half) is a choice between equals. Winners of many items split evenly
+    # between the conventions, so that no agent's own margin points anywhere; rounds break the tie, one collection must
+    # be lopsided from the start.
+    "partition-madpo": (
+        f"madpo env=comlrl/Partition-v0 {SHARED} items_per_round=1 preference_num_candidates=200 "
+        "preference_pairs_per_sample=64 num_train_epochs=6 max_new_tokens=32"
+    ),
+    "length-madpo-iter-no-winner-term": (
+        f"madpo-iter env=comlrl/LengthRatio-v0 {ROUNDS} num_iterations=12 pair_selection=reward_gap max_new_tokens=64 "
+        "winner_term_weight=0"
+    ).replace("winner_term_weight=0.5 ", ""),
+}
+
+
+def run(name: str, seed: int, folder: Path) -> list[dict[str, float]]:
+    """The logged lines of one experiment with one seed."""
+    output = folder / f"{name}-{seed}"
+    command = [sys.executable, "-m", "comlrl_agents", "train", *EXPERIMENTS[name].split()]
+    done = subprocess.run(
+        [*command, f"seed={seed}", f"output_dir={output}"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{name}, seed {seed}: {done.stderr or done.stdout}")
+    return list(read_numbers(output / "metrics.jsonl"))
+
+
+def evaluations(lines: list[dict[str, float]]) -> list[tuple[float, float]]:
+    """(env_step or update, reward) of every evaluation, by update."""
+    return [(line["step"], line[REWARD]) for line in lines if REWARD in line]
+
+
+def outcome(name: str, runs: dict[int, list[dict[str, float]]]) -> dict[str, Any]:
+    """What an experiment came to, over its seeds."""
+    curves = {seed: evaluations(lines) for seed, lines in runs.items()}
+    drift = [line for lines in runs.values() for line in lines[-6:] if "agent_0/drift" in line]
+    return {
+        "experiment": name,
+        "command": f"comlrl train {EXPERIMENTS[name]} seed=SEED",
+        "before": [curve[0][1] for curve in curves.values()],
+        "after": [curve[-1][1] for curve in curves.values()],
+        "best": [max(value for _, value in curve) for curve in curves.values()],
+        "drift": [min(line[f"agent_{i}/drift"] for i in range(2)) for line in drift],
+        "env_steps": [lines[-1]["env_step"] for lines in runs.values()],
+        "curves": curves,
+    }
+
+
+def draw(result: dict[str, Any], baseline: float, path: Path) -> None:
+    """Mean over seeds and the range between them, beside the random baseline."""
+    import numpy as np
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 3.6), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    curves = [np.array(curve) for curve in result["curves"].values()]
+    grid = np.unique(np.concatenate([curve[:, 0] for curve in curves]))
+    # A run that had no pair left to learn from stays at its last evaluation.
+    values = np.stack([np.interp(grid, curve[:, 0], curve[:, 1]) for curve in curves])
+    axes.fill_between(grid, values.min(0), values.max(0), alpha=0.2, color="tab:blue", label="lowest to highest seed")
+    axes.plot(grid, values.mean(0), "o-", color="tab:blue", label=f"mean of {len(curves)} seeds")
+    axes.axhline(baseline, color="tab:gray", linestyle="--", label="random answers")
+    axes.set(xlabel="preference updates", ylabel="evaluation reward", title=result["experiment"], ylim=(-0.02, 1.02))
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, loc="lower right")
+    figure.savefig(path)
+
+
+def spread(values: list[float]) -> str:
+    """Median and range."""
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+def write_page(results: list[dict[str, Any]], seeds: list[int]) -> None:
+    """``learning.md``: the table, the commands and the machine."""
+    rows = [
+        f"| {r['experiment']} | {spread(r['before'])} | {spread(r['after'])} | {spread(r['drift'])} | "
+        f"{int(statistics.median(r['env_steps'])):,} |"
+        for r in results
+    ]
+    commands = [f"- `{r['experiment']}`: `{r['command']}`" for r in results]
+    pictures = [f"![{r['experiment']}](learning-{r['experiment']}.png)" for r in results]
+    page = [
+        "# What the embedded team learns",
+        "",
+        f"Made by `python -m benchmarks.learning.curves` with seeds {', '.join(map(str, seeds))} on "
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; median and range over seeds. "
+        "Reward: mean of 64 "
+        "evaluation items, one joint answer each. Drift: mean log-probability per token of the agents' own late samples "
+        "under their initial weights, the worse of the two agents (about -0.8 at the start; far below means that the "
+        "language is gone). `env_step`: joint responses scored in training.",
+        "",
+        "| experiment | before | after | drift at the end | env_step |",
+        "|---|---|---|---|---|",
+        *rows,
+        "",
+        *pictures,
+        "",
+        "Commands:",
+        "",
+        *commands,
+        "",
+    ]
+    (RESULTS / "learning.md").write_text("\n".join(page), encoding="utf-8")
+
+
+def main() -> None:
+    """Command line of this module."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", default=list(EXPERIMENTS), choices=[*EXPERIMENTS, []])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+        jobs = {
+            (name, seed): pool.submit(run, name, seed, Path(folder)) for name in options.names for seed in options.seeds
+        }
+        results = [outcome(name, {s: jobs[name, s].result() for s in options.seeds}) for name in options.names]
+    RESULTS.mkdir(exist_ok=True)
+    for result in results:
+        env_id = result["command"].split("env=")[1].split()[0]
+        baseline = comlrl_env.load_task(env_id).figures["random"]
+        draw(result, baseline, RESULTS / f"learning-{result['experiment']}.png")
+        print(result["experiment"], "before", spread(result["before"]), "after", spread(result["after"]), flush=True)
+    (RESULTS / "learning.json").write_text(json.dumps(results, indent=1) + "\n")
+    write_page(results, options.seeds)
+
+
+if __name__ == "__main__":
+    main()
