@@ -50,9 +50,12 @@ def _measure(bench: Bench, job: Job, options: argparse.Namespace, python: str | 
         if python and peer:
             sides.append(Side(python, bench.peer_module, stored, peer))
         resident = not job.model or MODELS[job.model].resident
-        roofs = alternate(sides, options.turns or bench.turns[key], resident)
-    if peer:
-        _refuse_disagreement(bench, ours, peer)
+
+        def agree() -> None:
+            if peer:
+                _refuse_disagreement(bench, ours, peer)
+
+        roofs = alternate(sides, options.turns or bench.turns[key], resident, agree)
     return report(bench, job, ours, peer, roofs)
 
 

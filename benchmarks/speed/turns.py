@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,17 +107,21 @@ class Side:
         return facts
 
 
-def alternate(sides: Sequence[Side], turns: int, resident: bool) -> list[dict[str, float]]:
+def alternate(sides: Sequence[Side], turns: int, resident: bool, agree: Callable[[], None]) -> list[dict[str, float]]:
     """Let every side work ``turns`` times, one after the other; returns the roofs measured between the turns.
 
     ``resident``: the processes live through all turns. Otherwise only one lives at a time, for models of which no two
-    teams fit into memory; each turn then pays for its own start and warm-up, uncounted.
+    teams fit into memory; each turn then pays for its own start and warm-up, uncounted. ``agree`` is called when all
+    sides have told what they are about to do.
     """
     roofs = []
     with ExitStack() as started:
         if resident:
             for side in sides:
-                started.enter_context(side).warm_up()
+                started.enter_context(side)
+            agree()
+            for side in sides:
+                side.warm_up()
         for _ in range(turns):
             roofs.append(roof())
             for side in sides:
@@ -127,4 +131,5 @@ def alternate(sides: Sequence[Side], turns: int, resident: bool) -> list[dict[st
                     with side:
                         side.warm_up()
                         side.turn()
+            agree()
     return roofs

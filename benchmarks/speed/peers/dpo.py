@@ -42,7 +42,9 @@ def run(job: Job, turns: Turns) -> None:
             processing_class=tokenizer,
             callbacks=[_callback(job, turns)],
         )
-        turns.ready()
+        first = trainer.data_collator([trainer.train_dataset[0]])
+        chosen, rejected = trainer.compute_ref_log_probs(trainer.ref_model, first)
+        turns.ready(chosen=float(chosen), rejected=float(rejected))
         trainer.train()
 
 
