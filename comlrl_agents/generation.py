@@ -1,18 +1,25 @@
-"""Batched sampling over prompts × n: an own decode loop over the model's forward and cache."""
+"""Batched sampling over prompts × n: one prefill per distinct prompt, one cache row per sample, no finished
+rows.
+"""
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from comlrl_agents.tokens import pad
+from comlrl_agents.decoders import Decoder, find_decoder
+from comlrl_agents.sampler import Sampler
 from comlrl_agents.types import Sampling
+from comlrl_env.errors import TrainingError
 
 Sampled = tuple[list[int], bool]
 
+CACHE_BYTES = 2 << 30
+"""How much memory the keys and values of one batch may take; more rows are decoded in several batches."""
 
-@torch.inference_mode()
+
+@torch.no_grad()
 def generate(
     model: nn.Module,
     prompt_ids: Sequence[Sequence[int]],
@@ -21,42 +28,136 @@ def generate(
     eos_ids: Collection[int],
     generator: torch.Generator,
 ) -> list[list[Sampled]]:
-    """``n`` samples per prompt: their token ids (a closing EOS included) and whether they ended by
-    themselves.
+    """``n`` samples per prompt: token ids with a closing EOS if there is one, and whether it ended by itself.
+
+    Only ``sampling`` rules: nothing is taken from the model's own generation settings. The random numbers of
+    the call come from ``generator``, in an order that does not depend on the answers. Raises TrainingError
+    when the model's logits are not numbers.
     """
+    if not prompt_ids or n < 1 or sampling.max_new_tokens < 1:
+        return [[([], False) for _ in range(n)] for _ in prompt_ids]
+    training = model.training
     model.eval()
+    kind = find_decoder(model)
+    if kind is None:
+        samples = _generate_by_model(model, prompt_ids, n, sampling, eos_ids, generator)
+    else:
+        samples = [([], False)] * (len(prompt_ids) * n)
+        sampler = Sampler(sampling, len(samples), generator)
+        rows_of: dict[tuple[int, ...], list[int]] = {}
+        for at, prompt in enumerate(prompt_ids):
+            rows_of.setdefault(tuple(prompt), []).extend(range(at * n, (at + 1) * n))
+        for batch in _batches(model, rows_of, sampling.max_new_tokens):
+            prompts = list(batch)
+            repeat = [at for at, rows in enumerate(batch.values()) for _ in rows]
+            numbers = [row for rows in batch.values() for row in rows]
+            decoder = kind(model, prompts, repeat, sampling.max_new_tokens)
+            for row, sample in zip(numbers, _decode(decoder, sampler, numbers, eos_ids), strict=True):
+                samples[row] = sample
+    model.train(training)
+    return [samples[start : start + n] for start in range(0, len(samples), n)]
+
+
+def _decode(decoder: Decoder, sampler: Sampler, numbers: list[int], eos_ids: Collection[int]) -> list[Sampled]:
+    """Decode one batch; ``numbers`` are the rows' places in the sampler's random numbers."""
+    steps, device = sampler.sampling.max_new_tokens, decoder.logits.device
+    size = decoder.logits.shape[1]
+    is_eos = torch.zeros(size, dtype=torch.bool, device=device)
+    is_eos[[token for token in eos_ids if token < size]] = True
+    out = torch.zeros((len(numbers), steps), dtype=torch.long, device=device)
+    lengths = torch.full((len(numbers),), steps, device=device)
+    finished = torch.zeros(len(numbers), dtype=torch.bool, device=device)
+    rows, number = torch.arange(len(numbers), device=device), torch.tensor(numbers, device=device)
+    alive = torch.ones_like(finished)
+    for step in range(steps):
+        logits = decoder.logits.float()
+        if bool(logits.sum().isnan()):
+            raise TrainingError(
+                f"sampling: the model's logits must be numbers, actually NaN at token {step + 1} of an answer; "
+                "its weights have diverged or were damaged: lower the learning rate, or load an earlier checkpoint"
+            )
+        tokens = sampler.draw(logits, step, number[rows])
+        out[rows, step] = tokens
+        ended = is_eos[tokens] & alive
+        if bool(ended.any()):
+            finished[rows[ended]] = True
+            lengths[rows[ended]] = step + 1
+            alive = alive & ~ended
+            if not bool(alive.any()):
+                break
+            # Moving the others together costs too, so a few finished rows are carried along.
+            if step + 1 < steps and int(alive.sum()) <= 0.9 * len(rows):
+                kept = decoder.keep(alive)
+                rows, tokens = rows[kept], tokens[kept]
+                alive = torch.ones_like(rows, dtype=torch.bool)
+        if step + 1 < steps:
+            decoder.step(tokens)
+    ids, ends = out.tolist(), finished.tolist()
+    return [(row[:length], end) for row, length, end in zip(ids, lengths.tolist(), ends, strict=True)]
+
+
+def _batches(
+    model: nn.Module, rows_of: dict[tuple[int, ...], list[int]], steps: int
+) -> Iterator[dict[tuple[int, ...], list[int]]]:
+    """Prompts of similar length together, as many rows at a time as the memory for their cache allows."""
+    config: Any = model.config
+    config = config.get_text_config(decoder=True)
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    features = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    per_token = 2 * 4 * config.num_hidden_layers * heads * features
+    batch: dict[tuple[int, ...], list[int]] = {}
+    count = 0
+    for prompt in sorted(rows_of, key=len, reverse=True):
+        longest = len(next(iter(batch), prompt)) + steps
+        if batch and (count + len(rows_of[prompt])) * longest * per_token > CACHE_BYTES:
+            yield batch
+            batch, count = {}, 0
+        batch[prompt] = rows_of[prompt]
+        count += len(rows_of[prompt])
+    yield batch
+
+
+def _generate_by_model(
+    model: nn.Module,
+    prompt_ids: Sequence[Sequence[int]],
+    n: int,
+    sampling: Sampling,
+    eos_ids: Collection[int],
+    generator: torch.Generator,
+) -> list[Sampled]:
+    """The model's own ``generate``, one prompt at a time, without anything from its own generation
+    settings.
+    """
+    import transformers
+
+    whole, make_settings = cast("Any", model), cast("Any", transformers.GenerationConfig)
+    greedy = sampling.temperature == 0
+    fields: dict[str, Any] = {
+        "max_new_tokens": sampling.max_new_tokens,
+        "do_sample": not greedy,
+        "num_return_sequences": 1 if greedy else n,
+        "repetition_penalty": 1.0,
+        "eos_token_id": sorted(eos_ids) or None,
+        "pad_token_id": min(eos_ids, default=0),
+    }
+    if not greedy:
+        fields |= {"temperature": sampling.temperature, "top_k": sampling.top_k or 0, "top_p": sampling.top_p}
     device = next(model.parameters()).device
-    rows = [list(p) for p in prompt_ids for _ in range(n)]
-    ids, mask = (x.to(device) for x in pad(rows, "left"))
-    out: list[list[int]] = [[] for _ in rows]
-    finished = [False] * len(rows)
-    cache: Any = None
-    positions = (mask.long().cumsum(1) - 1).clamp(min=0)
-    for _ in range(sampling.max_new_tokens):
-        outputs = model(
-            input_ids=ids, attention_mask=mask.long(), position_ids=positions, cache=cache, use_cache=True
-        )
-        cache = outputs.cache
-        token = draw(outputs.logits[:, -1].float(), sampling, generator)
-        for row, t in enumerate(token.tolist()):
-            if not finished[row]:
-                out[row].append(t)
-                finished[row] = t in eos_ids
-        if all(finished):
-            break
-        ids = token[:, None]
-        positions = positions[:, -1:] + 1
-        mask = torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
-    return [[(out[row], finished[row]) for row in range(p * n, (p + 1) * n)] for p in range(len(prompt_ids))]
+    samples: list[Sampled] = []
+    settings, whole.generation_config = whole.generation_config, make_settings()
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            torch.manual_seed(int(torch.randint(2**62, (1,), generator=generator, device=device)))
+            for prompt in prompt_ids:
+                ids = torch.tensor([prompt], device=device)
+                rows: Tensor = whole.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **fields)
+                answers = [_cut(row[len(prompt) :], eos_ids) for row in rows.tolist()]
+                samples.extend(answers * n if greedy else answers)
+    finally:
+        whole.generation_config = settings
+    return samples
 
 
-def draw(logits: Tensor, sampling: Sampling, generator: torch.Generator) -> Tensor:
-    """One token per row of ``logits`` (B, V)."""
-    if sampling.temperature == 0:
-        return logits.argmax(-1)
-    logits = logits / sampling.temperature
-    values, indices = logits.topk(min(sampling.top_k or logits.shape[-1], logits.shape[-1]), dim=-1)
-    probs = values.softmax(-1)
-    mass_before = probs.cumsum(-1) - probs
-    probs = probs.masked_fill(mass_before >= sampling.top_p, 0.0)
-    return indices.gather(1, torch.multinomial(probs, 1, generator=generator))[:, 0]
+def _cut(tokens: list[int], eos_ids: Collection[int]) -> Sampled:
+    end = next((at + 1 for at, token in enumerate(tokens) if token in eos_ids), None)
+    return (tokens, False) if end is None else (tokens[:end], True)

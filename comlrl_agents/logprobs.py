@@ -5,16 +5,14 @@ right-padded micro-batches, equal rows are computed once, and the vocabulary hea
 only. Nothing of this shows in the results beyond float32 rounding.
 """
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
 from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 
+from comlrl_agents.forward import forward
 from comlrl_agents.head import accumulate_gradient, find_head, target_logprobs
 from comlrl_agents.tokens import pad
 
@@ -201,21 +199,15 @@ def _selected(module: nn.Module, batch: list[Row], output: str) -> Tensor:
     device = _device(module)
     ids, real = pad([prompt + completion for prompt, completion in batch], "right")
     width = ids.shape[1] - 1  # the last token is predicted, never fed
-    inputs = {"input_ids": ids[:, :width].to(device), "attention_mask": real[:, :width].long().to(device)}
-    if _takes_position_ids(type(module).forward):
-        inputs["position_ids"] = torch.arange(width, device=device).expand(len(batch), width)
+    positions = torch.arange(width, device=device).expand(len(batch), width)
+    outputs = forward(module, ids[:, :width].to(device), real[:, :width].long().to(device), positions)
     where = [
         at * width + len(prompt) - 1 + step
         for at, (prompt, completion) in enumerate(batch)
         for step in range(len(completion))
     ]
-    values: Tensor = getattr(module(**inputs, use_cache=False), output)
+    values: Tensor = getattr(outputs, output)
     return values.flatten(0, 1).index_select(0, torch.tensor(where, device=device))
-
-
-@cache
-def _takes_position_ids(forward: Callable[..., Any]) -> bool:
-    return "position_ids" in inspect.signature(forward).parameters
 
 
 def _device(model: nn.Module) -> torch.device:

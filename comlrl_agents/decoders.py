@@ -1,0 +1,113 @@
+"""One decoding step after another over a growing cache. Prompts are prefilled once and their cache is
+repeated.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from comlrl_agents.forward import forward
+from comlrl_agents.head import find_head
+from comlrl_agents.lean import LeanDecoder
+from comlrl_agents.tokens import pad
+
+
+class Decoder(Protocol):
+    """A batch of rows that grows by one token per step."""
+
+    def __init__(self, model: nn.Module, prompts: Sequence[Sequence[int]], repeat: Sequence[int], steps: int) -> None:
+        """Prefill the distinct ``prompts``; row r of the batch continues prompt ``repeat[r]`` for up to
+        ``steps``.
+        """
+        ...
+
+    logits: Tensor
+    """What follows each row, (R, V)."""
+
+    def step(self, tokens: Tensor) -> None:
+        """Append one token (R,) to each row and renew ``logits``."""
+        ...
+
+    def keep(self, alive: Tensor) -> Tensor:
+        """Drop the rows where ``alive`` (R,) is False; the result says which old row each new row is."""
+        ...
+
+
+class CachedDecoder:
+    """Decoding through the model's own forward pass and transformers' dynamic cache."""
+
+    def __init__(self, model: nn.Module, prompts: Sequence[Sequence[int]], repeat: Sequence[int], steps: int) -> None:
+        from transformers import DynamicCache
+
+        self._model, self._head = model, find_head(model)
+        device = next(model.parameters()).device
+        ids, real = (x.to(device) for x in pad(prompts, "left"))
+        self._cache = DynamicCache(config=model.config)  # type: ignore[arg-type]  # a PreTrainedConfig
+        positions = (real.cumsum(dim=1) - 1).clamp(min=0)
+        logits = self._forward(ids, real.long(), positions)
+        rows = torch.tensor(repeat, device=device)
+        self._cache.batch_select_indices(rows)
+        self.logits = logits[rows]
+        self._positions = positions[rows, -1:]
+        self._width = ids.shape[1]
+        self._real = torch.cat([real[rows].long(), real.new_ones((len(rows), steps)).long()], dim=1)
+
+    def step(self, tokens: Tensor) -> None:
+        """Append one token to each row."""
+        self._width += 1
+        self._positions = self._positions + 1
+        self.logits = self._forward(tokens[:, None], self._real[:, : self._width], self._positions)
+
+    def keep(self, alive: Tensor) -> Tensor:
+        """Drop rows that are not alive."""
+        rows = alive.nonzero()[:, 0]
+        self._cache.batch_select_indices(rows)
+        self._real, self._positions = self._real[rows], self._positions[rows]
+        return rows
+
+    def _forward(self, ids: Tensor, real: Tensor, positions: Tensor) -> Tensor:
+        if self._head is None:
+            logits: Tensor = forward(self._model, ids, real, positions, self._cache, last_only=True).logits[:, -1]
+            return logits
+        outputs = forward(self._head.backbone, ids, real, positions, self._cache)
+        hidden = outputs.last_hidden_state[:, -1]
+        return nn.functional.linear(hidden, self._head.linear.weight, self._head.linear.bias)
+
+
+def find_decoder(model: nn.Module) -> type[Decoder] | None:
+    """The fastest decoder that is right for this model; None when only the model's own ``generate`` is.
+
+    Tried out once per model on two prompts of different length against the forward pass without a cache.
+    """
+    if model not in _known:
+        _known[model] = next((kind for kind in (LeanDecoder, CachedDecoder) if _agrees(model, kind)), None)
+    return _known[model]
+
+
+_known: "WeakKeyDictionary[nn.Module, type[Decoder] | None]" = WeakKeyDictionary()
+
+
+@torch.no_grad()
+def _agrees(model: nn.Module, kind: type[Decoder]) -> bool:
+    try:
+        size = model.get_input_embeddings().num_embeddings  # type: ignore[operator]  # transformers' method
+        prompts = [[at % size for at in range(5)], [3 % size, 1 % size]]
+        decoder = kind(model, prompts, [1, 0, 1], 4)
+        texts = [prompts[1], prompts[0], prompts[1]]
+        for step in range(4):
+            device = decoder.logits.device
+            expected = torch.stack([model(torch.tensor([t], device=device)).logits[0, -1] for t in texts]).float()
+            bound = 1e-3 * float(expected.abs().max()) + 1e-6
+            if not torch.allclose(decoder.logits.float(), expected, rtol=0, atol=bound):
+                return False
+            if step == 1:
+                texts = [texts[row] for row in decoder.keep(torch.tensor([True, False, True], device=device)).tolist()]
+            tokens = [(7 * step + row) % size for row in range(len(texts))]
+            texts = [[*text, token] for text, token in zip(texts, tokens, strict=True)]
+            decoder.step(torch.tensor(tokens, device=device))
+    except Exception:  # noqa: BLE001  # a trial on code we know nothing about: whatever it raises means no
+        return False
+    return True

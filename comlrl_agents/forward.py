@@ -1,0 +1,34 @@
+"""One call for all causal models: what differs between their forward methods, and between library versions,
+is here.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from torch import Tensor, nn
+
+
+def forward(
+    module: nn.Module, ids: Tensor, real: Tensor, positions: Tensor, past: Any = None, *, last_only: bool = False
+) -> Any:
+    """Outputs of a model or backbone for ``ids`` (B, T) at explicit ``positions`` (B, T).
+
+    ``real``: int64 mask over cached and new positions. ``past``: a transformers cache, extended in place.
+    ``last_only``: logits of the last position only, where the model can restrict itself to them.
+    """
+    takes = _parameters(type(module).forward)
+    inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": real, "use_cache": past is not None}
+    if past is not None:
+        inputs["cache" if "cache" in takes else "past_key_values"] = past
+    if "position_ids" in takes:
+        inputs["position_ids"] = positions
+    if last_only and "logits_to_keep" in takes:
+        inputs["logits_to_keep"] = 1
+    return module(**inputs)
+
+
+@cache
+def _parameters(method: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(method).parameters)
