@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from comlrl_agents import generation, logprobs, tokens
+from comlrl_agents.model_source import load_model, load_tokenizer
 from comlrl_agents.placement import pick_device
 from comlrl_agents.types import Generation, Prompt, Sampling
 from comlrl_env.errors import ConfigError
@@ -48,6 +48,7 @@ class LLMPolicy:
         self.sampling = sampling if sampling is not None else Sampling()
         self.chat = chat
         self.eos_ids = tokens.eos_ids(self.model, self.tokenizer)
+        self._positions = _learned_positions(self.model)
         self._rng = np.random.default_rng(0)
         self.model.eval()
 
@@ -64,7 +65,10 @@ class LLMPolicy:
     def encode_completion(self, text: str, *, finished: bool = True) -> list[int]:
         """Token ids of an answer that came as text: nothing in front, the EOS behind unless it was cut."""
         ids = [int(i) for i in self.tokenizer.encode(text, add_special_tokens=False)]
-        return [*ids, int(self.tokenizer.eos_token_id)] if finished else ids
+        if not finished or not self.eos_ids:
+            return ids
+        own = self.tokenizer.eos_token_id
+        return [*ids, min(self.eos_ids) if own is None else int(own)]
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids that the model is fed for this prompt."""
@@ -82,10 +86,13 @@ class LLMPolicy:
         ``rng``: source of all randomness; None: a generator of the policy's own, seeded with 0 when it was
         made, so that a script repeats itself while its successive calls differ. ``sampling``: instead of the
         policy's own.
+
+        Raises ConfigError when an answer could run past the positions that the model has learned.
         """
         rng = self._rng if rng is None else rng
         sampling = self.sampling if sampling is None else sampling
         prompt_ids = [self.encode(prompt) for prompt in prompts]
+        self._refuse_too_long(max(map(len, prompt_ids), default=0), sampling.max_new_tokens)
         generator = torch.Generator(self.device).manual_seed(int(rng.integers(2**63 - 1)))
         sampled = generation.generate(self.model, prompt_ids, n, sampling, self.eos_ids, generator)
         return [
@@ -120,6 +127,13 @@ class LLMPolicy:
         """Model and tokenizer in a folder that ``from_pretrained`` loads."""
         self.model.save_pretrained(folder)  # type: ignore[operator]  # every transformers and PEFT model has it
         self.tokenizer.save_pretrained(folder)
+
+    def _refuse_too_long(self, prompt: int, answer: int) -> None:
+        if self._positions is not None and prompt + answer > self._positions:
+            raise ConfigError(
+                f"max_new_tokens: a prompt of {prompt} tokens and an answer of up to {answer} do not fit into the "
+                f"{self._positions} positions of {self.name or type(self.model).__name__}; lower max_new_tokens"
+            )
 
     def _text(self, ids: list[int], ended: bool) -> str:
         shown = ids[:-1] if ended else ids
@@ -161,52 +175,20 @@ def load_policy(
     return policy
 
 
-def load_model(name: str, *, gguf_file: str | None = None, with_tokenizer: bool = True) -> tuple[nn.Module, Any]:
-    """A causal model with float32 weights, and its tokenizer (None if not wanted).
-
-    Raises ConfigError naming the model when there is no such folder and the hub does not give it.
-    """
-    if name == "tiny":
-        from comlrl_agents.tiny import load_tiny
-
-        return load_tiny()
-    from transformers import AutoModelForCausalLM
-
-    extra = {} if gguf_file is None else {"gguf_file": gguf_file}
-    tokenizer = _load_tokenizer(name, **extra) if with_tokenizer else None
-    try:
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **extra)
-    except (OSError, ValueError, ImportError) as error:
-        raise _missing("model", name, error) from error
-    return model, tokenizer
-
-
-def _load_tokenizer(name: str, **extra: str) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(name, **extra)
-    except (OSError, ValueError, ImportError) as error:
-        raise _missing("tokenizer", name, error) from error
-
-
 def _tokenizer_of(model: nn.Module, name: str | None) -> Any:
     if name is None:
         raise ConfigError(
             f"tokenizer: {type(model).__name__} was given as an object that does not say where it came from; "
             "pass its tokenizer too"
         )
-    return _load_tokenizer(name)
+    return load_tokenizer(name)
 
 
-def _missing(what: str, name: str, error: Exception) -> ConfigError:
-    where = (
-        "the folder exists but does not hold one"
-        if Path(name).is_dir()
-        else ("there is no such folder, and the hub could not be reached or does not have it")
-    )
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    return ConfigError(
-        f"{what} {name!r}: {where} ({first}); give a folder saved with save_pretrained, a model id "
-        'with the hub in reach, a loaded model object, or "tiny"'
-    )
+def _learned_positions(model: nn.Module) -> int | None:
+    """How many positions a model with a table of them has; None for models that compute theirs."""
+    limit = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    if not isinstance(limit, int):
+        return None
+    tables = [m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)]
+    # OPT and its relatives keep two more rows than positions.
+    return limit if limit in tables[1:] or limit + 2 in tables[1:] else None

@@ -1,0 +1,96 @@
+"""From the name of a model to the model and its tokenizer, or to an error that says what is missing."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from comlrl_env.errors import ConfigError
+
+_HUB_TIMEOUT = 10.0
+"""Seconds for the one question whether the hub knows a model; the hub's own client would retry for a minute."""
+
+
+def load_model(name: str, *, gguf_file: str | None = None, with_tokenizer: bool = True) -> tuple[nn.Module, Any]:
+    """A causal model with float32 weights on the CPU, and its tokenizer (None if not wanted).
+
+    ``name``: "tiny", a folder or a model id. A model id is taken from the hub, or from the hub's cache when
+    the hub is out of reach. Raises ConfigError naming the model when there is none of that name, before
+    anything is loaded.
+    """
+    if name == "tiny":
+        from comlrl_agents.tiny import load_tiny
+
+        tiny: tuple[nn.Module, Any] = load_tiny()
+        return tiny
+    from transformers import AutoModelForCausalLM
+
+    name = os.path.expanduser(name)
+    source = _located(name, gguf_file)
+    tokenizer = _tokenizer(name, source) if with_tokenizer else None
+    try:
+        # bf16 checkpoints become float32: AdamW loses most small updates in bf16 weights.
+        model: nn.Module = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **source)
+    except (OSError, ValueError, ImportError) as error:
+        raise _unusable("model", name, error) from error
+    return model, tokenizer
+
+
+def load_tokenizer(name: str) -> Any:
+    """The tokenizer of a folder or model id. Raises ConfigError naming it when there is none."""
+    name = os.path.expanduser(name)
+    return _tokenizer(name, _located(name, None))
+
+
+def _located(name: str, gguf_file: str | None) -> dict[str, Any]:
+    """The arguments with which transformers finds the model without trying anything in vain."""
+    folder = Path(name)
+    if folder.is_dir():
+        wanted = ("config.json", "adapter_config.json") if gguf_file is None else (gguf_file,)
+        if not any((folder / file).is_file() for file in wanted):
+            raise ConfigError(
+                f"model {name!r}: expected a folder with {' or '.join(wanted)}, actually it holds "
+                f"{sorted(path.name for path in folder.iterdir())[:8]}; give the folder that save_pretrained wrote"
+            )
+        return {"local_files_only": True} | ({} if gguf_file is None else {"gguf_file": gguf_file})
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    way_out = 'give an existing folder, a model id with the hub in reach, a loaded model object, or "tiny"'
+    try:
+        HfApi().model_info(name, timeout=_HUB_TIMEOUT)
+        offline = False
+    except (HFValidationError, RepositoryNotFoundError) as error:
+        raise ConfigError(f"model {name!r}: no such folder, and no such model on the hub; {way_out}") from error
+    except Exception as error:  # the HTTP library underneath differs between versions of the hub's client
+        from huggingface_hub import try_to_load_from_cache
+
+        if not isinstance(try_to_load_from_cache(name, "config.json" if gguf_file is None else gguf_file), str):
+            raise ConfigError(
+                f"model {name!r}: no such folder, and the hub could not be reached ({_first_line(error)}); {way_out}"
+            ) from error
+        offline = True
+    return {"local_files_only": offline} | ({} if gguf_file is None else {"gguf_file": gguf_file})
+
+
+def _tokenizer(name: str, source: dict[str, Any]) -> Any:
+    from transformers import AutoTokenizer
+
+    load: Any = AutoTokenizer.from_pretrained
+    try:
+        return load(name, **source)
+    except (OSError, ValueError, ImportError) as error:
+        raise _unusable("tokenizer", name, error) from error
+
+
+def _unusable(what: str, name: str, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"{what} of {name!r}: transformers cannot load it ({_first_line(error)}); see whether the files are complete, "
+        f"or pass a loaded {what} object"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
