@@ -120,7 +120,8 @@ def without_dropout(model: nn.Module) -> None:
     backward runs the layers again, the drop-out rates of the modules are set to 0 (the model's config keeps
     them).
     """
-    if not (torch.is_grad_enabled() and getattr(model, "is_gradient_checkpointing", False)):
+    checkpointing = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+    if not (checkpointing and torch.is_grad_enabled()):
         if model.training:
             model.eval()
         return
