@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
-RUN ?= runs/first
+RUN ?= runs/first-$(shell date +%Y%m%d-%H%M%S)
 MODELS ?= S
 
 .PHONY: setup train train-real test check bench clean
