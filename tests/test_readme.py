@@ -18,7 +18,7 @@ def test_the_tree_names_every_module_and_nothing_else():
         path.name
         for package in ("comlrl_env", "comlrl_agents")
         for path in (ROOT / package).rglob("*.py")
-        if path.name != "__init__.py"
+        if not path.name.startswith("__")
     }
     named = set(re.findall(r"\b(\w+\.py)\b", TREE))
     assert sorted(modules - named) == [], "modules that the README does not name"
