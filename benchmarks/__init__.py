@@ -1,0 +1,1 @@
+"""Speed beside the peers, learning over seeds, and their results."""

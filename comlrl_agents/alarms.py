@@ -94,8 +94,7 @@ class Alarms:
         if len(last) < STUCK or any(abs(loss - LN_2) > 5e-4 for loss in last):
             return None
         return (
-            f"the loss stays at {last[-1]:.4f} (ln 2): "
-            "winner and loser get the same log-probability; look at the pairs"
+            f"the loss stays at {last[-1]:.4f} (ln 2): winner and loser get the same log-probability; look at the pairs"
         )
 
     def _both_falling(self) -> str | None:
@@ -108,10 +107,7 @@ class Alarms:
             if after > before - 0.1 * abs(before):
                 return None
             changes.append(f"{name} from {before:.4g} to {after:.4g}")
-        return (
-            f"{' and '.join(changes)}: winners become unlikely too; "
-            "lower the learning rate, or add a winner term"
-        )
+        return f"{' and '.join(changes)}: winners become unlikely too; lower the learning rate, or add a winner term"
 
     def _drifted(self, name: str, value: float) -> str | None:
         first = self._first[name]

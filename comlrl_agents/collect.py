@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from msgspec import structs
-from comlrl_env.preferences import PreferenceWrapper
 
 from comlrl_agents.items import Reset
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.types import Generation, Policy, Prompt
 from comlrl_env.errors import RewardError, TrainingError
+from comlrl_env.preferences import PreferenceWrapper
 from comlrl_env.types import Completion, JointTurn, PreferencePair
 
 MAX_ROWS = 512  # sequences decoded at once by one agent; bounds the memory of the key-value cache

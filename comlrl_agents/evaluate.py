@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from comlrl_env.shared_reward import RewardRule, shared_score
 
 from comlrl_agents.collect import agent_prompt
 from comlrl_agents.items import first_items
 from comlrl_agents.types import Policy
+from comlrl_env.shared_reward import RewardRule, shared_score
 
 
 @dataclass(frozen=True, slots=True)

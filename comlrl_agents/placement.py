@@ -68,3 +68,16 @@ def float32_weights(model: nn.Module) -> Decision[bool]:
         return Decision(False, "weights are float32 already")
     model.float()
     return Decision(True, f"weights were {', '.join(sorted(low))}; small updates would vanish in them")
+
+
+def checkpoint_gradients(model: nn.Module) -> None:
+    """Trade time for memory: activations are computed again in the backward pass (transformers models
+    only).
+    """
+    # Renamed within version 5 of transformers.
+    enable = getattr(model, "activation_checkpointing_enable", None) or getattr(
+        model, "gradient_checkpointing_enable", None
+    )
+    if enable is None:
+        raise ConfigError(f"gradient_checkpointing: {type(model).__name__} cannot do it; set it to False")
+    enable()

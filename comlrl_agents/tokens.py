@@ -60,9 +60,7 @@ def eos_ids(model: Any, tokenizer: Any) -> frozenset[int]:
     return frozenset(found if own is None else [*found, own])
 
 
-def pad(
-    rows: Sequence[Sequence[int]], side: Literal["left", "right"], value: int = 0
-) -> tuple[Tensor, Tensor]:
+def pad(rows: Sequence[Sequence[int]], side: Literal["left", "right"], value: int = 0) -> tuple[Tensor, Tensor]:
     """Rectangle ``(len(rows), longest)`` of int64 ids and the bool mask of real tokens.
 
     The mask comes from the lengths, so a pad id that is also an EOS or an ordinary token does no harm.
@@ -82,13 +80,10 @@ def pad(
 def _encode_chat(tokenizer: Any, prompt: Prompt) -> list[int]:
     if not has_chat_template(tokenizer):
         raise ConfigError(
-            f"chat=True: {type(tokenizer).__name__} has no chat template; "
-            "set tokenizer.chat_template, or chat=False"
+            f"chat=True: {type(tokenizer).__name__} has no chat template; set tokenizer.chat_template, or chat=False"
         )
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(m) for m in prompt]
-    ids = tokenizer.apply_chat_template(
-        messages, add_generation_prompt=True, tokenize=True, return_dict=False
-    )
+    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
     return list(ids)
 
 

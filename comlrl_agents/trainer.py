@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from comlrl_env.preferences import PreferenceWrapper
-from comlrl_env.shared_reward import RewardRule
 
 from comlrl_agents.collect import Collection, Side, collect
 from comlrl_agents.comparators import Comparator
@@ -30,6 +28,8 @@ from comlrl_agents.streams import Streams
 from comlrl_agents.team import load_team
 from comlrl_agents.tracking import Tracker
 from comlrl_env.errors import ConfigError
+from comlrl_env.preferences import PreferenceWrapper
+from comlrl_env.shared_reward import RewardRule
 
 
 class Trainer:

@@ -35,7 +35,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a policy draws its tokens. ``top_k`` None and ``top_p`` 1.0 switch the cut off; ``temperature`` 0 is greedy."""
+    """How a policy draws tokens. ``top_k`` None and ``top_p`` 1.0 switch the cut off; ``temperature`` 0 is greedy."""
 
     max_new_tokens: int = 256
     temperature: float = 0.6

@@ -1,7 +1,7 @@
 """Learning curves of the embedded model over seeds: ``python -m benchmarks.learning.curves [NAME …] [--seeds 0 1 2]``.
 
 Every experiment is a command of ``comlrl train``, run once per seed, two at a time with one thread each. Into
-benchmarks/results/ go ``learning.md`` (commands, machine, a table), ``learning.json`` (every evaluation) and one picture
+benchmarks/results/ go ``learning.md`` (commands, machine, a table), ``learning.json`` (every evaluation) and a picture
 per experiment: mean over seeds, with the range between the lowest and the highest seed.
 """
 
@@ -128,10 +128,9 @@ def write_page(results: list[dict[str, Any]], seeds: list[int]) -> None:
         "# What the embedded team learns",
         "",
         f"Made by `python -m benchmarks.learning.curves` with seeds {', '.join(map(str, seeds))} on "
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; median and range over seeds. "
-        "Reward: mean of 64 "
-        "evaluation items, one joint answer each. Drift: mean log-probability per token of the agents' own late samples "
-        "under their initial weights, the worse of the two agents (about -0.8 at the start; far below means that the "
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; median and range over "
+        "seeds. Reward: mean of 64 evaluation items, one joint answer each. Drift: mean log-probability per token of the "
+        "agents' own late samples under their initial weights, the worse of the two agents (about -0.8 at the start; far below means that the "
         "language is gone). `env_step`: joint responses scored in training.",
         "",
         "| experiment | before | after | drift at the end | env_step |",

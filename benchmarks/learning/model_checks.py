@@ -23,9 +23,7 @@ ENGLISH = (
     "until the abdication of the last Western emperor in AD 476. Rome had begun expanding shortly after the founding "
     "of the Republic in the 6th century BC."
 )
-CODE = (
-    'def area(w, h):\n    """Area.\n\n    >>> area(2, 3)\n    6\n    """\n\tif w < 0:\r\n\t\treturn "é漢字🙂"\n\n\n'
-)
+CODE = 'def area(w, h):\n    """Area.\n\n    >>> area(2, 3)\n    6\n    """\n\tif w < 0:\r\n\t\treturn "é漢字🙂"\n\n\n'
 SUM = 'def add(a, b):\n    """Return the sum of a and b."""\n    return'
 WINDOW = 512
 """Tokens that most layers of Gemma 3 look back."""

@@ -3,9 +3,10 @@
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -59,7 +60,11 @@ class Side:
             stderr=self._log,
             text=True,
         )
-        facts = self._answer()
+        try:
+            facts = self._answer()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
         self.record.versions, self.record.threads = facts["versions"], facts["threads"]
         self.record.check = facts["check"]
         self.record.load_mib = max(self.record.load_mib, facts["peak_mib"])
@@ -68,10 +73,13 @@ class Side:
     def __exit__(self, *error: object) -> None:
         """Close the pipe, which ends the worker."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         if any(error):
             self._process.kill()
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait()
+        self._process.stdout.close()
         self._log.close()
 
     def warm_up(self) -> None:
@@ -88,11 +96,9 @@ class Side:
 
     def _ask(self, line: str) -> dict[str, Any]:
         assert self._process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # the missing answer tells why
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # the missing answer tells why
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""The learners; none of them imports another."""

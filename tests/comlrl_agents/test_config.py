@@ -36,7 +36,7 @@ def test_the_batch_defaults_to_the_rollout_buffer():
 
 
 ILLEGAL = [
-    (MADPOConfig, {"temperatur": 1.0}, "did you mean 'temperature'?"),
+    (MADPOConfig, {"temperatura": 1.0}, "did you mean 'temperature'?"),
     (MADPOConfig, {"temperature": -1.0}, "temperature: must lie in [0, "),
     (MADPOConfig, {"temperature": math.nan}, "temperature: "),
     (MADPOConfig, {"temperature": math.inf}, "temperature: "),

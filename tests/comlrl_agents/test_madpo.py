@@ -29,9 +29,7 @@ def joint_loss(models, pairs):
         for agent, model in enumerate(models):
             for sign, turns in ((1, pair.winner), (-1, pair.loser)):
                 for turn in turns:
-                    delta = delta + sign * plain_logp(
-                        model, turn.prompt_ids[agent], turn.completions[agent].token_ids
-                    )
+                    delta = delta + sign * plain_logp(model, turn.prompt_ids[agent], turn.completions[agent].token_ids)
         losses.append(-torch.nn.functional.logsigmoid(BETA * delta))
     return torch.stack(losses).mean()
 
@@ -64,9 +62,7 @@ def test_every_gradient_is_autograd_of_the_joint_loss(agents, turns, micro_batch
     models = [copy.deepcopy(policy.model) for policy in policies]
     expected = joint_loss(models, pairs)
     expected.backward()
-    stats, gradients = gradients_before_step(
-        policies, pairs, monkeypatch, micro_batch_tokens=micro_batch_tokens
-    )
+    stats, gradients = gradients_before_step(policies, pairs, monkeypatch, micro_batch_tokens=micro_batch_tokens)
     assert stats["loss"] == pytest.approx(expected.item(), abs=1e-6)
     for model, own in zip(models, gradients, strict=True):
         for parameter, gradient in zip(model.parameters(), own, strict=True):

@@ -94,9 +94,7 @@ class Partition:
 
     def items(self, split: str) -> ProceduralItems:
         """Items whose data holds ``orders``: one list of the M names per agent."""
-        return ProceduralItems(
-            self._build, split, size=self._sizes.get(split, 0), seed=self.seed, level=self.level
-        )
+        return ProceduralItems(self._build, split, size=self._sizes.get(split, 0), seed=self.seed, level=self.level)
 
     def prompts(self, item: Item, history: History) -> dict[str, str]:
         """The rules and the agent's own order of the names."""
@@ -104,9 +102,7 @@ class Partition:
 
     def messages(self, item: Item, history: History) -> dict[str, list[dict[str, str]]]:
         """The same as one user message for each agent."""
-        return {
-            agent: [{"role": "user", "content": text}] for agent, text in self._instructions(item).items()
-        }
+        return {agent: [{"role": "user", "content": text}] for agent, text in self._instructions(item).items()}
 
     def score(self, item: Item, history: History, responses: JointResponse) -> Score:
         """The reward of the page above with the parts covered, missed, duplicate, over_cap and unknown."""
@@ -126,9 +122,7 @@ class Partition:
         return Score(
             reward=reward,
             parts={name: float(value) for name, value in parts.items()},
-            reason=", ".join(
-                f"{count} {name}" for name, count in parts.items() if count and name != "covered"
-            ),
+            reason=", ".join(f"{count} {name}" for name, count in parts.items() if count and name != "covered"),
             is_success=reward == 1,
         )
 
