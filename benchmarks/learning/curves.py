@@ -129,9 +129,9 @@ def write_page(results: list[dict[str, Any]], seeds: list[int]) -> None:
         "",
         f"Made by `python -m benchmarks.learning.curves` with seeds {', '.join(map(str, seeds))} on "
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; median and range over "
-        "seeds. Reward: mean of 64 evaluation items, one joint answer each. Drift: mean log-probability per token of the "
-        "agents' own late samples under their initial weights, the worse of the two agents (about -0.8 at the start; far below means that the "
-        "language is gone). `env_step`: joint responses scored in training.",
+        "seeds. Reward: mean of 64 evaluation items, one joint answer each. Drift: mean log-probability per token of "
+        "the agents' own late samples under their initial weights, the worse of the two agents (about -0.8 at the "
+        "start; far below means that the language is gone). `env_step`: joint responses scored in training.",
         "",
         "| experiment | before | after | drift at the end | env_step |",
         "|---|---|---|---|---|",
