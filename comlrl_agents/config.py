@@ -119,7 +119,7 @@ class TeamConfig:
                 "preference_pairs_per_sample: must be None with pair_selection='all' (every pair is kept), actually "
                 f"{self.preference_pairs_per_sample!r}; set it to None or choose another pair_selection"
             )
-        if self.pair_selection == "comparator_reward" and self.comparator is None:
+        if self.pair_selection == "comparator_reward" and not isinstance(self, IterConfig):
             raise ConfigError(
                 "pair_selection: 'comparator_reward' compares with a comparator, which only the iterative trainers "
                 "have; use 'reward_gap', 'random', 'all' or 'diverse'"

@@ -225,8 +225,7 @@ class Trainer:
 
     def _finish(self) -> dict[str, float]:
         self.save_model(self.folder.model)
-        report = write_report(self.folder.path)
-        self.tracker.console(f"run folder: {self.folder.path}\nreport:     {report}")
+        write_report(self.folder.path)
         return dict(self.progress.last_evaluation)
 
     # ---------------------------------------------------------------- parts of the phases

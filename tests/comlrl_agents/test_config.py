@@ -1,5 +1,7 @@
 import math
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -95,3 +97,8 @@ def test_typed_parts():
     assert config.rounds == 6
     assert MADPOConfig().rounds == 1
     assert MADPOConfig().comparator is None
+
+
+def test_a_configuration_is_checked_without_torch():
+    code = "import sys; from comlrl_agents.config import MADPOIterConfig as C; C(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
