@@ -1,0 +1,206 @@
+import itertools
+
+import pytest
+import torch
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from comlrl_agents import decoders, generation, sampler
+from comlrl_agents.decoders import CachedDecoder, find_decoder
+from comlrl_agents.generation import generate
+from comlrl_agents.lean import LeanDecoder
+from comlrl_agents.types import Sampling
+from comlrl_env.errors import TrainingError
+from tests.comlrl_agents.families import family
+
+# Different lengths, one prompt twice, longer and shorter than the sliding window of 5.
+PROMPTS = [[5, 9, 4, 7], [3], [8, 8, 1, 6, 12, 13, 4, 5, 6], [5, 9, 4, 7]]
+EOS = frozenset({2, 11, 17})
+GREEDY = Sampling(20, temperature=0.0, top_p=1.0, top_k=None)
+FREE = Sampling(20, temperature=1.3, top_p=0.95, top_k=15)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def reference_probs(logits, sampling):
+    scores = TemperatureLogitsWarper(sampling.temperature)(None, logits[None].float())
+    if sampling.top_k:
+        scores = TopKLogitsWarper(sampling.top_k)(None, scores)
+    if sampling.top_p < 1:
+        scores = TopPLogitsWarper(sampling.top_p)(None, scores)
+    return scores.softmax(-1)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("llama", LeanDecoder),
+        ("qwen2", LeanDecoder),
+        ("gpt2", CachedDecoder),
+        ("gemma3", CachedDecoder),
+        ("gemma2", CachedDecoder),
+        ("mamba", None),
+    ],
+)
+def test_greedy_equals_the_models_own_generate(name, kind):
+    model = family(name)
+    assert find_decoder(model) is kind
+    samples = generate(model, PROMPTS, 2, GREEDY, EOS, seeded())
+    for prompt, pair in zip(PROMPTS, samples, strict=True):
+        ids = torch.tensor([prompt])
+        whole = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=20,
+            eos_token_id=sorted(EOS),
+            pad_token_id=0,
+        )
+        expected = whole[0, len(prompt) :].tolist()
+        assert pair == [(expected, expected[-1] in EOS)] * 2
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3"])
+@pytest.mark.parametrize(
+    "sampling", [Sampling(2, 1.0, 1.0, None), Sampling(2, 0.7, 0.8, None), Sampling(2, 1.5, 0.9, 4)]
+)
+@torch.no_grad()
+def test_samples_follow_the_distribution_of_generate(name, sampling):
+    model, prompts, draws = family(name, 6), [[4, 5, 1], [3]], 3000
+    samples = generate(model, prompts, draws, sampling, {2}, seeded())
+    for prompt, drawn in zip(prompts, samples, strict=True):
+        first = reference_probs(model(torch.tensor([prompt])).logits[0, -1], sampling)
+        expected = {(2,): float(first[2])}
+        for a, b in itertools.product([t for t in range(6) if t != 2], range(6)):
+            second = reference_probs(model(torch.tensor([[*prompt, a]])).logits[0, -1], sampling)
+            expected[(a, b)] = float(first[a] * second[b])
+        counts = dict.fromkeys(expected, 0)
+        for ids, _ in drawn:
+            counts[tuple(ids)] += 1
+        assert all(expected[answer] > 0 for answer, count in counts.items() if count)
+        # Rare answers together in one cell; χ² has mean f and variance 2f.
+        cells = [(counts[a], draws * p) for a, p in expected.items() if draws * p >= 5]
+        rare = [(counts[a], draws * p) for a, p in expected.items() if 0 < draws * p < 5]
+        cells += [(sum(c for c, _ in rare), sum(p for _, p in rare))] if sum(p for _, p in rare) >= 5 else []
+        chi = sum((count - mean) ** 2 / mean for count, mean in cells)
+        freedom = max(len(cells) - 1, 1)
+        assert chi < freedom + 4 * (2 * freedom) ** 0.5
+
+
+@pytest.mark.parametrize("short_rows_only", [True, False])
+@pytest.mark.parametrize("size", [64, 67])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(1, 0.6, 0.6, 50),
+        Sampling(1, 1.0, 1.0, 5),
+        Sampling(1, 0.7, 0.9, None),
+        Sampling(1, 1.3, 1.0, None),
+        Sampling(1, 1.0, 0.01, None),
+        Sampling(1, 2.0, 0.97, None),
+        Sampling(1, 1.0, 0.8, 1),
+        Sampling(1, 1.0, 0.5, 1000),
+    ],
+)
+def test_every_draw_has_the_reference_probability(sampling, size, short_rows_only, monkeypatch):
+    """With evenly spread uniforms the frequencies are the probabilities, on every path through the
+    sampler.
+    """
+    if not short_rows_only:
+        monkeypatch.setattr(sampler, "_SMALL_VOCABULARY", 8)
+        monkeypatch.setattr(sampler, "_BLOCK", 4)
+        monkeypatch.setattr(sampler, "_FIRST_CANDIDATES", 6)
+    logits = 2 * torch.randn(size, generator=seeded(1))
+    draws = 5000
+    drawing = sampler.Sampler(sampling, draws, seeded())
+    drawing._uniforms = ((torch.arange(draws) + 0.5) / draws)[None]
+    tokens = drawing.draw(logits.expand(draws, size).contiguous(), 0, torch.arange(draws))
+    shares = torch.bincount(tokens, minlength=size) / draws
+    torch.testing.assert_close(shares, reference_probs(logits, sampling), rtol=0, atol=5e-4)
+
+
+@pytest.mark.parametrize("size", [4097, 20_000, 20_037])
+def test_candidates_are_the_largest(size):
+    values = torch.randn(5, size, generator=seeded())
+    for k in (1, 50):
+        found, at = sampler.largest(values, k)
+        expected = values.topk(k)
+        assert torch.equal(found, expected.values)
+        assert torch.equal(at, expected.indices)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3", "mamba"])
+def test_the_generator_is_all_the_randomness(name):
+    model = family(name)
+    torch.manual_seed(1)
+    first = generate(model, PROMPTS, 3, FREE, EOS, seeded(3))
+    torch.manual_seed(2)
+    assert generate(model, PROMPTS, 3, FREE, EOS, seeded(3)) == first
+    assert generate(model, PROMPTS, 3, FREE, EOS, seeded(4)) != first
+    assert first[0] != first[3]  # the same prompt twice, other random numbers
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3"])
+def test_a_sample_does_not_depend_on_rows_that_end(name):
+    """Without EOS the same random numbers must give answers that begin as the ended ones did."""
+    model = family(name)
+    ended = generate(model, PROMPTS, 8, FREE, EOS, seeded(5))
+    open_ = generate(model, PROMPTS, 8, FREE, (), seeded(5))
+    lengths = set()
+    for short, long in zip(itertools.chain(*ended), itertools.chain(*open_), strict=True):
+        ids, finished = short
+        assert long == (long[0], False)
+        assert len(long[0]) == 20
+        assert ids == long[0][: len(ids)]
+        assert finished == (ids[-1] in EOS)
+        assert not EOS & set(ids[:-1])
+        assert finished or len(ids) == 20
+        lengths.add(len(ids))
+    assert len(lengths) > 5
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3"])
+def test_little_memory_means_several_batches_and_the_same_samples(name, monkeypatch):
+    expected = generate(family(name), PROMPTS, 3, FREE, EOS, seeded(6))
+    monkeypatch.setattr(generation, "CACHE_BYTES", 1)
+    assert generate(family(name), PROMPTS, 3, FREE, EOS, seeded(6)) == expected
+
+
+def test_each_distinct_prompt_is_read_once(monkeypatch):
+    model, read = family("gemma3"), []
+    find_decoder(model)
+    hook = model.model.register_forward_pre_hook(
+        lambda _module, _args, kwargs: read.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    generate(model, PROMPTS, 6, Sampling(3, 1.0, 1.0, None), (), seeded())
+    hook.remove()
+    assert read == [(3, 9), (24, 1), (24, 1)]
+
+
+def test_the_fall_back_takes_nothing_from_the_checkpoint(monkeypatch):
+    model = family("llama")
+    expected = generate(model, PROMPTS, 2, GREEDY, EOS, seeded())
+    monkeypatch.setitem(decoders._known, model, None)
+    settings = model.generation_config
+    monkeypatch.setattr(settings, "repetition_penalty", 9.0)
+    monkeypatch.setattr(settings, "suppress_tokens", [expected[0][0][0][0]])
+    assert generate(model, PROMPTS, 2, GREEDY, EOS, seeded()) == expected
+    assert model.generation_config is settings
+    sampled = generate(model, PROMPTS, 3, FREE, EOS, seeded(1))
+    assert [len(group) for group in sampled] == [3] * 4
+    assert all(end == (ids[-1] in EOS) for group in sampled for ids, end in group)
+
+
+def test_diverged_weights_stop_the_run():
+    model = type(family("llama"))(family("llama").config)
+    with torch.no_grad():
+        model.lm_head.weight[3, 0] = float("nan")
+    with pytest.raises(TrainingError, match="actually NaN at token 1"):
+        generate(model, [[1, 2]], 2, FREE, EOS, seeded())
+
+
+def test_nothing_asked_nothing_given():
+    model = family("llama")
+    assert generate(model, [], 2, FREE, EOS, seeded()) == []
+    assert generate(model, [[1]], 0, FREE, EOS, seeded()) == [[]]
