@@ -23,12 +23,12 @@ import comlrl_env
 from benchmarks.learning.gemma import gemma_folder
 from benchmarks.learning.model_checks import check_model, greedy
 from comlrl_agents import MADPOIterConfig, MADPOIterTrainer
-from comlrl_agents.cli_train import quiet_loading
 from comlrl_agents.config import from_mapping
 from comlrl_agents.journal import read_numbers
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.run_folder import RunFolder
 from comlrl_agents.run_keys import read_keys
+from comlrl_agents.terminal import quiet_loading
 from comlrl_env.errors import ComlrlError
 from comlrl_env.tasks.code.human_eval import HumanEval
 
