@@ -1,0 +1,135 @@
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from comlrl_agents import LLMPolicy, ScriptedPolicy, load_policy
+from comlrl_agents.types import Generation, Sampling
+from comlrl_env.errors import ConfigError
+from tests.comlrl_agents.families import family
+from tests.comlrl_agents.toys import word_model, word_policy, word_tokenizer
+
+EIGHT = Sampling(8, temperature=1.0, top_p=1.0, top_k=None)
+
+
+def test_generations_carry_exactly_what_was_sampled():
+    policy = word_policy(sampling=EIGHT)
+    prompts = ["red green", "blue"]
+    groups = policy.generate(prompts, 20, np.random.default_rng(0))
+    assert [len(group) for group in groups] == [20, 20]
+    everything = [g for group in groups for g in group]
+    for prompt, group in zip(prompts, groups, strict=True):
+        assert {g.prompt_ids for g in group} == {tuple(policy.encode(prompt))}
+    for g in everything:
+        assert g.finished == (g.token_ids[-1] == 2)
+        assert len(g.token_ids) <= 8
+        shown = [t for t in g.token_ids if t not in policy.tokenizer.all_special_ids]
+        assert g.text == policy.tokenizer.decode(shown)
+    assert {g.finished for g in everything} == {True, False}
+
+
+def test_a_simple_call_repeats_over_programs_and_differs_within_one():
+    policy = word_policy(sampling=EIGHT)
+    first, second = policy.generate(["red"], 4), policy.generate(["red"], 4)
+    assert first != second
+    assert word_policy(sampling=EIGHT).generate(["red"], 4) == first
+
+
+def test_the_generator_decides_and_sampling_can_be_given():
+    policy = word_policy(sampling=EIGHT)
+    draws = [policy.generate(["red", "blue"], 3, np.random.default_rng(seed)) for seed in (1, 1, 2)]
+    assert draws[0] == draws[1] != draws[2]
+    greedy = policy.generate(["red"], 3, np.random.default_rng(0), sampling=Sampling(2, temperature=0.0))
+    assert len(set(greedy[0])) == 1
+    assert len(greedy[0][0].token_ids) <= 2
+
+
+def test_log_probabilities_are_those_of_the_sampled_tokens():
+    policy = word_policy(sampling=EIGHT)
+    group = policy.generate(["red green"], 5, np.random.default_rng(0))[0]
+    logp = policy.sequence_logprobs([g.prompt_ids for g in group], [g.token_ids for g in group])
+    assert logp.shape == (5,)
+    assert logp.dtype == torch.float32
+    g = group[0]
+    rows = policy.model(torch.tensor([[*g.prompt_ids, *g.token_ids]])).logits[0].log_softmax(-1)
+    expected = sum(rows[len(g.prompt_ids) - 1 + at, token] for at, token in enumerate(g.token_ids))
+    torch.testing.assert_close(logp[0], expected)
+    logp.sum().backward()
+    assert all(p.grad is not None for p in policy.parameters())
+
+
+def test_a_saved_policy_loads_and_says_the_same(tmp_path):
+    policy = word_policy(sampling=EIGHT)
+    policy.save(tmp_path)
+    assert type(AutoModelForCausalLM.from_pretrained(tmp_path)) is type(policy.model)
+    loaded = load_policy(tmp_path, sampling=EIGHT, device="cpu")
+    assert loaded.name == str(tmp_path)
+    ask = (["red", "blue"], 3, np.random.default_rng(0))
+    again = (["red", "blue"], 3, np.random.default_rng(0))
+    assert loaded.generate(*ask) == policy.generate(*again)
+    # A loaded object knows its folder, and so its tokenizer.
+    assert LLMPolicy(loaded.model).tokenizer.get_vocab() == policy.tokenizer.get_vocab()
+
+
+def test_low_precision_checkpoints_load_as_float32(tmp_path):
+    word_model().bfloat16().save_pretrained(tmp_path)
+    word_tokenizer().save_pretrained(tmp_path)
+    assert {p.dtype for p in LLMPolicy(tmp_path).parameters()} == {torch.float32}
+
+
+def test_tiny_is_a_name():
+    policy = LLMPolicy("tiny")
+    assert policy.name == "tiny"
+    assert policy.generate(["A goat"], 1, sampling=Sampling(4))[0][0].token_ids
+
+
+def test_a_missing_model_is_named_at_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ConfigError, match="model 'nobody/nothing-here': no such folder, and the hub"):
+        load_policy("nobody/nothing-here")
+    with pytest.raises(ConfigError, match=r"not-a-folder/at/all.*no such folder"):
+        LLMPolicy("not-a-folder/at/all")
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(ConfigError, match=r"expected a folder with config.json.*notes.txt"):
+        LLMPolicy(tmp_path)
+    with pytest.raises(ConfigError, match=r"expected a folder with weights.gguf"):
+        load_policy(tmp_path, gguf_file="weights.gguf")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match="transformers cannot load it"):
+        LLMPolicy(tmp_path, tokenizer=word_tokenizer())
+
+
+def test_an_object_without_origin_needs_its_tokenizer():
+    with pytest.raises(ConfigError, match=r"LlamaForCausalLM was given as an object .* pass its tokenizer"):
+        LLMPolicy(word_model())
+
+
+def test_a_model_with_a_table_of_positions_refuses_to_run_past_it():
+    policy = LLMPolicy(family("gpt2"), word_tokenizer())
+    with pytest.raises(ConfigError, match=r"a prompt of 2 tokens and an answer of up to 63 .* 64 positions"):
+        policy.generate(["red green"], 1, sampling=Sampling(63))
+    assert policy.generate(["red green"], 1, sampling=Sampling(62))
+    assert word_policy().generate(["red green"], 1, sampling=Sampling(70))  # rotary positions have no end
+
+
+def test_sampling_leaves_no_dropout_on():
+    model = word_model()
+    model.train()
+    assert not LLMPolicy(model, word_tokenizer()).model.training
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_text_from_elsewhere_becomes_tokens_with_its_end(finished):
+    policy = word_policy()
+    ids = policy.encode_completion("red blue", finished=finished)
+    assert ids == policy.encode("red blue") + [2] * finished
+
+
+def test_a_script_is_a_policy():
+    policy = ScriptedPolicy(lambda prompt, rng: f"{prompt}-{rng.integers(10)}")
+    groups = policy.generate(["a", "b"], 3, np.random.default_rng(0))
+    assert [len(group) for group in groups] == [3, 3]
+    assert groups == policy.generate(["a", "b"], 3, np.random.default_rng(0))
+    assert groups[0][0] == Generation(groups[0][0].text)
+    assert groups[1][0].text.startswith("b-")
+    assert policy.generate(["a"]) == policy.generate(["a"])
