@@ -252,7 +252,7 @@ class Trainer:
             num_samples,
             # Fresh streams: every evaluation draws with the same numbers and leaves training undisturbed.
             {agent: self.streams.fresh(f"eval/{agent}") for agent in self.agents},
-            batch_size=max(self.args.eval_batch_size, 64),
+            batch_size=self.args.eval_batch_size,
             reward_rule=self.reward_rule,
         )
         return outcome.metrics, outcome.samples

@@ -25,7 +25,7 @@ REWARD = "eval/turn_1/reward_mean"
 
 SHARED = (
     "temperature=0.8 top_p=0.95 top_k=null train_batch_size=8 agent_learning_rate=5e-4 winner_term_weight=0.5 "
-    "eval_interval=16 eval_num_samples=64 report_to=[]"
+    "eval_interval=16 eval_num_samples=64 eval_batch_size=64 report_to=[]"
 )
 ROUNDS = f"{SHARED} items_per_round=8 preference_num_candidates=16 preference_pairs_per_sample=8"
 EXPERIMENTS = {
