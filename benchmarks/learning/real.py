@@ -25,10 +25,10 @@ from benchmarks.learning.model_checks import check_model, greedy
 from comlrl_agents import MADPOIterConfig, MADPOIterTrainer
 from comlrl_agents.config import from_mapping
 from comlrl_agents.journal import read_numbers
-from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.run_folder import RunFolder
 from comlrl_agents.run_keys import read_keys
 from comlrl_agents.terminal import quiet_loading
+from comlrl_agents.types import Policy
 from comlrl_env.errors import ComlrlError
 from comlrl_env.tasks.code.human_eval import HumanEval
 
@@ -67,7 +67,7 @@ class Answer:
     reason: str
 
 
-def measure(policies: Sequence[LLMPolicy], answers: int, seed: int) -> list[Answer]:
+def measure(policies: Sequence[Policy], answers: int, seed: int) -> list[Answer]:
     """``answers`` joint answers to every held-out problem. The same seed draws with the same random numbers."""
     task, reference = HumanEval("strict", level=LEVEL), HumanEval("reference", level=LEVEL)
     items = task.items("eval")
