@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.speed.bench import Bench, in_words, report
 from benchmarks.speed.job import Job
+from benchmarks.speed.machine import roof
 from benchmarks.speed.models import MODELS, save_agents
 from benchmarks.speed.peer_environment import peer_python
 from benchmarks.speed.turns import Record, Side, alternate
@@ -43,6 +44,7 @@ def main() -> None:
 
 def _measure(bench: Bench, job: Job, options: argparse.Namespace, python: str | None) -> dict[str, Any]:
     key = job.case or job.model
+    roofs: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         stored = job.write(Path(folder) / "job.json")
         ours, peer = Record(), Record() if python else None
@@ -55,7 +57,12 @@ def _measure(bench: Bench, job: Job, options: argparse.Namespace, python: str | 
             if peer:
                 _refuse_disagreement(bench, ours, peer)
 
-        roofs = alternate(sides, options.turns or bench.turns[key], resident, agree)
+        def between() -> None:
+            if bench.flop:
+                roofs.append(roof())
+
+        turns = options.turns or bench.turns[key]
+        alternate(sides, turns, resident=resident, agree=agree, between=between)
     return report(bench, job, ours, peer, roofs)
 
 

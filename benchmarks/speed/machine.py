@@ -39,7 +39,8 @@ def roof(repeats: int = 3) -> dict[str, float]:
 
 def typical(roofs: list[dict[str, float]]) -> dict[str, float]:
     """The median of each setting over the run."""
-    return {name: median(each[name] for each in roofs) for name in roofs[0]}
+    names = roofs[0] if roofs else {}
+    return {name: median(each[name] for each in roofs) for name in names}
 
 
 def _seconds(left: "torch.Tensor", right: "torch.Tensor") -> float:  # type: ignore[name-defined]  # noqa: F821

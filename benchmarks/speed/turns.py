@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from benchmarks.speed.machine import roof
-
 ROOT = Path(__file__).parents[2]
 QUIET = {
     "WANDB_MODE": "disabled",
@@ -113,14 +111,15 @@ class Side:
         return facts
 
 
-def alternate(sides: Sequence[Side], turns: int, resident: bool, agree: Callable[[], None]) -> list[dict[str, float]]:
-    """Let every side work ``turns`` times, one after the other; returns the roofs measured between the turns.
+def alternate(
+    sides: Sequence[Side], turns: int, *, resident: bool, agree: Callable[[], None], between: Callable[[], None]
+) -> None:
+    """Let every side work ``turns`` times, one after the other, with a call of ``between`` before each round of turns.
 
     ``resident``: the processes live through all turns. Otherwise only one lives at a time, for models of which no two
     teams fit into memory; each turn then pays for its own start and warm-up, uncounted. ``agree`` is called when all
     sides have told what they are about to do.
     """
-    roofs = []
     with ExitStack() as started:
         if resident:
             for side in sides:
@@ -129,7 +128,7 @@ def alternate(sides: Sequence[Side], turns: int, resident: bool, agree: Callable
             for side in sides:
                 side.warm_up()
         for _ in range(turns):
-            roofs.append(roof())
+            between()
             for side in sides:
                 if resident:
                     side.turn()
@@ -138,4 +137,3 @@ def alternate(sides: Sequence[Side], turns: int, resident: bool, agree: Callable
                         side.warm_up()
                         side.turn()
             agree()
-    return roofs

@@ -89,17 +89,22 @@ def test_ratio_is_the_median_of_the_turns_and_share_is_of_the_higher_roof():
     assert in_words(line).startswith("update S: 6 pairs/s, comlrl 1.4.3 1.5, ratio 2.00 [2.00, 4.00]")
 
 
-@pytest.mark.slow
-def test_a_worker_takes_its_turns(tmp_path, monkeypatch):
-    monkeypatch.setattr("benchmarks.speed.turns.roof", lambda: {"highest": 1.0})
+def test_a_worker_takes_its_turns(tmp_path):
     case = "reward_gap, two sides"
     stored = Job("selection", "", "", 0, {"candidates": 100, "limit": 4}, case).write(tmp_path / "job.json")
-    found, agreed = Record(), []
+    found, order = Record(), []
     sides = [Side(sys.executable, selection.BENCH.module, stored, found)]
-    roofs = alternate(sides, 2, resident=True, agree=lambda: agreed.append(dict(found.versions)))
-    assert len(found.seconds) == len(found.cpu_seconds) == len(roofs) == 2
-    assert agreed[0]["torch"]
-    assert found.work_mib > 50
+    alternate(
+        sides,
+        2,
+        resident=True,
+        agree=lambda: order.append(found.versions["python"]),
+        between=lambda: order.append(str(len(found.seconds))),
+    )
+    ready = sys.version.split()[0]
+    assert order == [ready, "0", ready, "1", ready]
+    assert len(found.seconds) == len(found.cpu_seconds) == 2
+    assert found.work_mib > 20
 
 
 def test_a_worker_that_dies_says_why(tmp_path):
