@@ -16,6 +16,7 @@ import numpy as np
 from comlrl_agents.tiny.functions import write_function, write_parts
 from comlrl_env.tasks.code.team_task import AUTHOR, HELPER, TeamTask
 from comlrl_env.tasks.partition.partition import Partition
+from comlrl_env.tasks.stories.grammar import LONGEST, write_story
 from comlrl_env.tasks.stories.length_ratio import LengthRatio
 from comlrl_env.types import Item
 
@@ -67,6 +68,23 @@ def answers(*tasks: Any) -> Draw:
     return draw
 
 
+def stories(rng: np.random.Generator) -> list[Document]:
+    """Stories of the grammar of ``LengthRatio``, cut at every sentence with the same chance, whatever the role.
+
+    Their lengths spread over 20 to 400 characters under sharp sampling too, where log-uniform lengths would leave only
+    the shortest story: an end is as likely as any other way to go on, early and late.
+    """
+    task = RATIOS[rng.integers(len(RATIOS))]
+    item = task.items("train")[int(rng.integers(ITEMS))]
+    documents = []
+    for prompt in task.prompts(item, ()).values():
+        sentences = re.split(r"(?<=[.]) ", write_story(item.data["subject"], rng, LONGEST))
+        kept = int(rng.geometric(END_CHANCE))
+        closing = sentences[-1:] if 2 <= kept < len(sentences) and rng.random() < CLOSING_CHANCE else []
+        documents.append(Document(prompt, " ".join(sentences[:kept] + closing)))
+    return documents
+
+
 def functions(rng: np.random.Generator) -> list[Document]:
     """A small function under its header and doc string."""
     function = write_function(rng)
@@ -89,6 +107,7 @@ class Source(NamedTuple):
 
 
 ITEMS = 1_000_000
+END_CHANCE, CLOSING_CHANCE = 0.33, 0.25
 RATIOS = [LengthRatio(level=level, num_items=ITEMS) for level in (0, 0, 1, 2)]
 SIZES = ((4, 2), (6, 2), (8, 2), (9, 3), (12, 3), (12, 4))
 PARTITIONS = [
@@ -97,11 +116,11 @@ PARTITIONS = [
     for level in range(3)
 ]
 SOURCES: Sequence[Source] = (
-    Source(0.20, topics),
-    Source(0.08, functions),
-    Source(0.04, programs),
-    Source(0.45, answers(*RATIOS)),
-    Source(0.23, answers(*PARTITIONS)),
+    Source(0.09, topics),
+    Source(0.05, functions),
+    Source(0.01, programs),
+    Source(0.50, stories),
+    Source(0.35, answers(*PARTITIONS)),
 )
 
 
