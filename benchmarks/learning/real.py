@@ -25,6 +25,7 @@ from benchmarks.learning.model_checks import check_model, greedy
 from comlrl_agents import MADPOIterConfig, MADPOIterTrainer
 from comlrl_agents.config import from_mapping
 from comlrl_agents.journal import read_numbers
+from comlrl_agents.placement import tune
 from comlrl_agents.run_folder import RunFolder
 from comlrl_agents.run_keys import read_keys
 from comlrl_agents.terminal import quiet_loading
@@ -145,6 +146,8 @@ def train_real(assignments: Sequence[str]) -> None:
         output_dir=output,
     )
     policies = trainer.policies
+    for topic, reason in tune(policies[0].device, policies[0].model).items():
+        print(f"{topic}: {reason}")
     print(f"checks of the model ({policies[0].name}):")
     check_model(policies[0])
     prompts, _ = envs["eval"].reset(options={"item": 0})
