@@ -1,6 +1,13 @@
 """Where and how a run computes: device, number formats, threads, memory; each choice with its reason."""
 
+import ctypes
+import math
+import os
+import platform
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import torch
@@ -68,6 +75,105 @@ def float32_weights(model: nn.Module) -> Decision[bool]:
         return Decision(False, "weights are float32 already")
     model.float()
     return Decision(True, f"weights were {', '.join(sorted(low))}; small updates would vanish in them")
+
+
+def tune(device: torch.device, model: nn.Module) -> dict[str, str]:
+    """Settles threads, allocator and float32 products for this process; returns the reasons by topic, for the
+    log.
+
+    For programs (the command line, benchmarks), not for libraries: the settings are global to the process.
+    """
+    threads, allocator, matmul = pick_threads(), tune_allocator(device), pick_float32_matmul(device, model)
+    torch.set_num_threads(threads.value)
+    torch.set_float32_matmul_precision(matmul.value)
+    return {
+        "threads": f"{threads.value}: {threads.reason}",
+        "allocator": allocator.reason,
+        "float32 products": f"{matmul.value}: {matmul.reason}",
+    }
+
+
+def pick_threads() -> Decision[int]:
+    """Threads for one process: what the process may really use, which in containers is less than the machine
+    has.
+    """
+    if "OMP_NUM_THREADS" in os.environ:
+        return Decision(torch.get_num_threads(), "OMP_NUM_THREADS is set")
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _cgroup_cpus()
+    if quota < torch.get_num_threads():
+        return Decision(max(int(quota), 1), f"the container's quota is {quota:g} CPUs")
+    return Decision(min(allowed, torch.get_num_threads()), f"the process may run on {allowed} CPUs")
+
+
+def tune_allocator(device: torch.device) -> Decision[bool]:
+    """Makes glibc keep big blocks for reuse (value: whether it was done); fresh memory costs five times
+    reused memory.
+
+    Each logits buffer would otherwise be mapped, zeroed page by page and unmapped again.
+    """
+    if device.type != "cpu":
+        return Decision(False, f"left alone: tensors live on {device.type}")
+    if platform.libc_ver()[0] != "glibc":
+        return Decision(False, "left alone: the C library is not glibc")
+    no_mmap, never_trim = (-4, 0), (-1, -1)  # M_MMAP_MAX and M_TRIM_THRESHOLD of malloc.h
+    mallopt = ctypes.CDLL(None).mallopt
+    if not all([mallopt(*no_mmap), mallopt(*never_trim)]):
+        return Decision(False, "glibc refused: mallopt returned 0")
+    return Decision(True, "glibc keeps freed memory for reuse (no mmap, no trimming)")
+
+
+def pick_float32_matmul(device: torch.device, model: nn.Module) -> Decision[str]:
+    """The faster exact way to multiply float32 matrices of this model's sizes: "highest" or "medium".
+
+    On CPUs "medium" means oneDNN instead of MKL, which may be twice as fast or slower; where the CPU has
+    units for it, oneDNN really rounds to bfloat16. So both speed and accuracy are tried, for less than a
+    second.
+    """
+    if device.type != "cpu":
+        return Decision("highest", f"float32 stays exact on {device.type}; bfloat16 is the fast way there")
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]  # torch leaves it so
+        return Decision("highest", "this torch has no oneDNN")
+    shapes = {tuple(p.shape) for p in model.parameters() if p.dim() == 2}
+    sizes = [(min(rows, 4096), min(columns, 4096)) for rows, columns in sorted(shapes)]
+    before = torch.get_float32_matmul_precision()
+    try:
+        speeds, errors = {}, {}
+        for name in ("highest", "medium"):
+            torch.set_float32_matmul_precision(name)
+            errors[name] = _matmul_error()
+            speeds[name] = min(_matmul_seconds(sizes) for _ in range(3))
+    finally:
+        torch.set_float32_matmul_precision(before)
+    gain = speeds["highest"] / speeds["medium"]
+    found = f"oneDNN is {gain:.2f} times as fast as MKL at this model's sizes, its error {errors['medium']:.0e}"
+    if errors["medium"] > 5e-6:
+        return Decision("highest", f"{found}, too inexact")
+    return Decision("medium", found) if gain > 1.15 else Decision("highest", f"{found}, not worth it")
+
+
+def _matmul_seconds(sizes: Sequence[tuple[int, int]]) -> float:
+    operands = [(torch.ones(128, columns), torch.ones(rows, columns)) for rows, columns in sizes]
+    start = time.perf_counter()
+    for inputs, weight in operands:
+        nn.functional.linear(inputs, weight)
+    return time.perf_counter() - start
+
+
+def _matmul_error() -> float:
+    """Largest error of a product relative to its largest entry, against float64."""
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(256, 256, generator=generator) for _ in range(2))
+    exact = left.double() @ right.double()
+    return float(((left @ right).double() - exact).abs().max() / exact.abs().max())
+
+
+def _cgroup_cpus() -> float:
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+    except (OSError, ValueError):
+        return math.inf
+    return math.inf if quota == "max" else int(quota) / int(period)
 
 
 def checkpoint_gradients(model: nn.Module) -> None:
