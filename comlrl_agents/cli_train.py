@@ -1,5 +1,6 @@
 """``comlrl train``: from keys to a trainer, and what it came to."""
 
+import json
 import shlex
 import sys
 from collections.abc import Callable
@@ -82,6 +83,7 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
         output_dir=folder,
     )
     remember_command(folder, resume=resume)
+    settle_computation(trainer, folder, resume=resume)
     trainer.train(resume_from_checkpoint=True if resume else None)
     say(summary(folder))
 
@@ -111,6 +113,31 @@ def remember_command(folder: Path, *, resume: bool) -> None:
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
     with (folder / "command.txt").open("a" if resume else "w", encoding="utf-8") as file:
         file.write(command + "\n")
+
+
+def settle_computation(trainer: Any, folder: Path, *, resume: bool) -> None:
+    """Choose threads, allocator and float32 products for this process, and keep the choice in ``computation.json``.
+
+    The choice is measured, and it rounds differently: a resume takes the one that its run began with.
+    """
+    import torch
+
+    from comlrl_agents.placement import tune
+
+    kept = folder / "computation.json"
+    policy = trainer.policies[0]
+    reasons = tune(policy.device, policy.model)
+    if resume and kept.exists():
+        before = json.loads(kept.read_text(encoding="utf-8"))
+        torch.set_num_threads(before["threads"])
+        torch.set_float32_matmul_precision(before["float32_products"])
+    elif not (folder / "config.yaml").exists():
+        chosen = {
+            "threads": torch.get_num_threads(),
+            "float32_products": torch.get_float32_matmul_precision(),
+            "reasons": reasons,
+        }
+        kept.write_text(json.dumps(chosen, indent=1) + "\n", encoding="utf-8")
 
 
 def summary(folder: Path) -> str:

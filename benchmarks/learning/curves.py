@@ -150,14 +150,15 @@ def write_page(results: list[dict[str, Any]], seeds: list[int]) -> None:
 def main() -> None:
     """Command line of this module."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", default=list(EXPERIMENTS), choices=[*EXPERIMENTS, []])
+    parser.add_argument("names", nargs="*", help="; ".join(EXPERIMENTS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     options = parser.parse_args()
+    names = options.names or list(EXPERIMENTS)
+    if unknown := set(names) - set(EXPERIMENTS):
+        parser.error(f"unknown experiment {unknown.pop()!r}; there are {', '.join(EXPERIMENTS)}")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
-        jobs = {
-            (name, seed): pool.submit(run, name, seed, Path(folder)) for name in options.names for seed in options.seeds
-        }
-        results = [outcome(name, {s: jobs[name, s].result() for s in options.seeds}) for name in options.names]
+        jobs = {(name, seed): pool.submit(run, name, seed, Path(folder)) for name in names for seed in options.seeds}
+        results = [outcome(name, {s: jobs[name, s].result() for s in options.seeds}) for name in names]
     RESULTS.mkdir(exist_ok=True)
     for result in results:
         env_id = result["command"].split("env=")[1].split()[0]

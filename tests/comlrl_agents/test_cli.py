@@ -1,13 +1,16 @@
 """The command line: what it hands to the trainer, what it refuses, and how it says so."""
 
+import json
 import resource
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner, Result
 
 from comlrl_agents import cli_train
@@ -72,6 +75,7 @@ class StubTrainer:
 
     def __init__(self, **arguments: Any) -> None:
         StubTrainer.made = arguments
+        self.policies = [SimpleNamespace(device=torch.device("cpu"), model=torch.nn.Linear(4, 4))]
 
     def train(self, resume_from_checkpoint: bool | None) -> None:
         StubTrainer.made["resume"] = resume_from_checkpoint
@@ -314,3 +318,19 @@ def test_quick_answers_are_quick_and_bad_input_needs_no_torch(arguments: list[st
     )
     libraries = "import pettingzoo, msgspec, typer, yaml"
     assert any(seconds_of_work(program, arguments, code) < max(1.0, 2 * seconds_of_work(libraries)) for _ in range(4))
+
+
+def test_a_resume_computes_as_its_run_began(tmp_path: Path) -> None:
+    trainer = SimpleNamespace(policies=[SimpleNamespace(device=torch.device("cpu"), model=torch.nn.Linear(4, 4))])
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    try:
+        cli_train.settle_computation(trainer, tmp_path, resume=False)
+        kept = json.loads((tmp_path / "computation.json").read_text())
+        assert kept["threads"] == torch.get_num_threads()
+        assert set(kept["reasons"]) == {"threads", "allocator", "float32 products"}
+        (tmp_path / "computation.json").write_text('{"threads": 1, "float32_products": "medium"}')
+        cli_train.settle_computation(trainer, tmp_path, resume=True)
+        assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (1, "medium")
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)
