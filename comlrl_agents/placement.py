@@ -93,6 +93,10 @@ def tune(device: torch.device, model: nn.Module) -> dict[str, str]:
     }
 
 
+_PATIENCE = 3.0
+"""Seconds after which the search for the faster product ends without a result."""
+
+
 def pick_threads() -> Decision[int]:
     """Threads for one process: what the process may really use, which in containers is less than the machine
     has.
@@ -136,13 +140,15 @@ def pick_float32_matmul(device: torch.device, model: nn.Module) -> Decision[str]
         return Decision("highest", "this torch has no oneDNN")
     shapes = {tuple(p.shape) for p in model.parameters() if p.dim() == 2}
     sizes = [(min(rows, 4096), min(columns, 4096)) for rows, columns in sorted(shapes)]
-    before = torch.get_float32_matmul_precision()
+    before, start = torch.get_float32_matmul_precision(), time.perf_counter()
     try:
         speeds, errors = {}, {}
         for name in ("highest", "medium"):
             torch.set_float32_matmul_precision(name)
             errors[name] = _matmul_error()
             speeds[name] = min(_matmul_seconds(sizes) for _ in range(3))
+            if time.perf_counter() - start > _PATIENCE:
+                return Decision("highest", "not measured: the machine is too busy")
     finally:
         torch.set_float32_matmul_precision(before)
     gain = speeds["highest"] / speeds["medium"]
