@@ -11,7 +11,7 @@ from comlrl_env.errors import TaskError
 from comlrl_env.types import Item
 
 SPLITS = ("train", "eval")
-DEFAULT_SIZES: Mapping[str, int] = MappingProxyType({"train": 1024, "eval": 256})
+DEFAULT_SIZES: Mapping[str, int] = MappingProxyType({"train": 64, "eval": 64})
 
 Build = Callable[[np.random.Generator, str], Mapping[str, Any]]
 

@@ -89,7 +89,7 @@ def test_huge_answers_are_fast_and_finite():
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_gold_solo_and_random_figures(level):
-    task = LengthRatio(level=level)
+    task = LengthRatio(level=level, num_items=100)
     stated = re.search(r"random ([\d. ]+) stories", PAGE)[1].split()[level]
     for split in ("train", "eval"):
         figures = measure(task, split, num_items=100, draws=8)
@@ -159,7 +159,7 @@ def test_train_and_eval_and_neighbouring_seeds_never_share_a_subject():
     assert classes == {("train", 0): {0, 1, 2}, ("train", 1): {3, 4, 5}, ("eval", 0): {6}, ("eval", 1): {7}}
     assert len(subjects.THINGS) % subjects.CLASSES == 0
     seen = [
-        {describe(item.data["subject"]) for item in LengthRatio(seed=seed).items(split)}
+        {describe(item.data["subject"]) for item in LengthRatio(seed=seed, num_items=300).items(split)}
         for seed in (0, 1)
         for split in ("train", "eval")
     ]
@@ -198,7 +198,7 @@ def test_prompts_are_short_and_name_role_and_subject():
 def test_items_are_the_same_in_every_process():
     code = (
         "from comlrl_env.tasks.stories.length_ratio import LengthRatio\n"
-        "print([LengthRatio(seed=9).items(s)[i].data for s in ('train', 'eval') for i in (0, 77)])"
+        "print([LengthRatio(seed=9).items(s)[i].data for s in ('train', 'eval') for i in (0, 47)])"
     )
     runs = [
         subprocess.run(
@@ -206,7 +206,7 @@ def test_items_are_the_same_in_every_process():
         )
         for seed in ("0", "1")
     ]
-    here = [LengthRatio(seed=9).items(s)[i].data for s in ("train", "eval") for i in (0, 77)]
+    here = [LengthRatio(seed=9).items(s)[i].data for s in ("train", "eval") for i in (0, 47)]
     assert runs[0].stdout == runs[1].stdout == f"{here}\n"
 
 

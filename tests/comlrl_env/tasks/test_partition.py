@@ -137,7 +137,7 @@ def test_random_figures_are_exact_and_measured():
     # Two helpers claim half of M at random: overlaps are hypergeometric.
     assert Partition.figures["random"] == pytest.approx(1 / 20 + 9 / 20 * (1 - 4 / 6))
     for things, count, exact in [(4, 2, 1 / 6), (6, 2, 1 / 5), (8, 2, 1 / 70 + 16 / 70 / 2), (12, 3, 0.0502)]:
-        measured = measure(Partition(num_things=things, num_agents=count), num_items=256, draws=8)
+        measured = measure(Partition(num_things=things, num_agents=count, num_items=256), num_items=256, draws=8)
         assert measured["random"] == pytest.approx(exact, abs=0.025)
         assert (measured["gold"], measured["solo"]) == (1, 0)
 
@@ -190,7 +190,7 @@ def test_prompts_are_short_and_fair():
 def test_items_are_the_same_in_every_process():
     code = (
         "from comlrl_env.tasks.partition.partition import Partition\n"
-        "print([Partition(level=1, seed=5).items(s)[i].data['orders'] for s in ('train', 'eval') for i in (0, 77)])"
+        "print([Partition(level=1, seed=5).items(s)[i].data['orders'] for s in ('train', 'eval') for i in (0, 47)])"
     )
     runs = [
         subprocess.run(
@@ -198,7 +198,7 @@ def test_items_are_the_same_in_every_process():
         )
         for seed in ("0", "1")
     ]
-    here = [Partition(level=1, seed=5).items(s)[i].data["orders"] for s in ("train", "eval") for i in (0, 77)]
+    here = [Partition(level=1, seed=5).items(s)[i].data["orders"] for s in ("train", "eval") for i in (0, 47)]
     assert runs[0].stdout == runs[1].stdout == f"{here}\n"
 
 
