@@ -50,6 +50,6 @@ Standard output holds one JSON object per line and measurement, standard error t
 ``peak_memory_mib``
     Peak resident memory of each side's process, libraries included: ``load`` until it is ready, ``work`` in the turns.
     ``memory_ratio``: ours over the peer's while working.
-``shapes``, ``seeds``, ``machine``, ``versions``, ``check``
-    What it takes to repeat the measurement.
+``shapes``, ``seeds``, ``machine``, ``versions``, ``settings``, ``check``, ``notes``
+    What it takes to repeat and to judge the measurement; ``settings``: how our side tuned its process, and why.
 """

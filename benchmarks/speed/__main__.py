@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import json
+import signal
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ from typing import Any
 
 from benchmarks.speed.bench import Bench, in_words, report
 from benchmarks.speed.job import Job
-from benchmarks.speed.machine import roof
+from benchmarks.speed.machine import available_gib, roof
 from benchmarks.speed.models import MODELS, save_agents
 from benchmarks.speed.peer_environment import peer_python
 from benchmarks.speed.turns import Record, Side, alternate
@@ -24,13 +25,14 @@ AGREEMENT = 1e-3  # how far log-probabilities of two implementations in float32 
 def main() -> None:
     """Measure what the command line asks for, a JSON line for each measurement."""
     options = _options()
+    # Ended from outside, still end the workers and delete what may be gigabytes of weights.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     benches: list[Bench] = [importlib.import_module(f"benchmarks.speed.{name}").BENCH for name in options.only]
     with ExitStack() as stack:
         out = stack.enter_context(options.out.open("a")) if options.out else None
-        for name in options.models:
-            with_models = [bench for bench in benches if bench.peer]
-            if not with_models:
-                break
+        with_models = [bench for bench in benches if bench.peer]
+        for name in options.models if with_models else ():
+            _refuse_too_little_memory(name)
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="speed-")))
             save_agents(MODELS[name], folder, AGENTS, options.seed)
             for bench in with_models:
@@ -64,6 +66,12 @@ def _measure(bench: Bench, job: Job, options: argparse.Namespace, python: str | 
         turns = options.turns or bench.turns[key]
         alternate(sides, turns, resident=resident, agree=agree, between=between)
     return report(bench, job, ours, peer, roofs)
+
+
+def _refuse_too_little_memory(name: str) -> None:
+    free, needed = available_gib(), MODELS[name].needs_gib
+    if free is not None and free < needed:
+        raise SystemExit(f"model {name}: needs {needed} GiB of free memory, actually {free:.1f}; end other programs")
 
 
 def _refuse_disagreement(bench: Bench, ours: Record, peer: Record) -> None:

@@ -77,6 +77,7 @@ def report(bench: Bench, job: Job, ours: Record, peer: Record | None, roofs: lis
         },
         "machine": describe() | {"threads": ours.threads},
         "versions": {"ours": ours.versions, "peer": None if peer is None else peer.versions},
+        "settings": ours.settings,
         "check": ours.check,
         "notes": dict(bench.notes),
     }

@@ -1,4 +1,4 @@
-"""Pair collection: 16 (S) or 8 (G) candidates of two agents for each item, scored, pairs selected."""
+"""Pair collection: 16 (S) or 4 (G) candidates of two agents for each item, scored, pairs selected."""
 
 from benchmarks.speed.bench import Bench
 from benchmarks.speed.job import Job
@@ -10,7 +10,7 @@ BENCH = Bench(
     name="collection",
     unit="tokens/s",
     peer="comlrl",
-    shapes={"S": {"items": 8, "candidates": 16}, "G": {"items": 2, "candidates": 8}},
+    shapes={"S": {"items": 8, "candidates": 16}, "G": {"items": 4, "candidates": 4}},
     targets={"S": 2.5, "G": 7.0},
     turns={"S": 9, "G": 3},
     amount=lambda job: AGENTS * job.shapes["items"] * job.shapes["candidates"] * job.about.completion_tokens,
@@ -30,7 +30,7 @@ def run(job: Job, turns: Turns) -> None:
     config = MADPOConfig(
         preference_num_candidates=job.shapes["candidates"], max_new_tokens=job.about.completion_tokens, dtype="float32"
     )
-    policies = load(job, AGENTS, config)
+    policies = load(job, AGENTS, config, turns)
     env = environment(job)
     wrapper = PreferenceWrapper(env, config.pair_selection, config.preference_pairs_per_sample)
     selection, *rngs = np.random.default_rng(job.seed).spawn(1 + AGENTS)

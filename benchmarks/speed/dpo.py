@@ -25,7 +25,7 @@ def run(job: Job, turns: Turns) -> None:
     from comlrl_agents.learners.madpo import MADPO
 
     config = MADPOConfig(num_agents=1, dtype="float32", reference_anchored=True)
-    policies, reference = load(job, 1, config), load(job, 1, config)
+    policies, reference = load(job, 1, config, turns), load(job, 1, config, turns)
     for parameter in reference[0].parameters():
         parameter.requires_grad_(False)
     learner = MADPO(policies, config.loss, config.optimisation, reference)

@@ -37,6 +37,15 @@ def roof(repeats: int = 3) -> dict[str, float]:
     return found
 
 
+def available_gib() -> float | None:
+    """Memory that programs may still take; None where the system does not tell."""
+    info = Path("/proc/meminfo")
+    if not info.exists():
+        return None
+    lines = dict(line.split(":", 1) for line in info.read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) / 2**20
+
+
 def typical(roofs: list[dict[str, float]]) -> dict[str, float]:
     """The median of each setting over the run."""
     names = roofs[0] if roofs else {}

@@ -19,6 +19,7 @@ class Model:
     body: int
     head: int
     resident: bool  # whether two processes with two agents each fit into memory at once
+    needs_gib: int
 
     def update_flop(self, sequences: int) -> float:
         """Useful work of training on so many sequences."""
@@ -32,8 +33,8 @@ class Model:
 
 
 MODELS = {
-    "S": Model("S", 300, 33, 28, body=791_680, head=38_400, resident=True),
-    "G": Model("G", 262_144, 8, 32, body=100_326_016, head=167_772_160, resident=False),
+    "S": Model("S", 300, 33, 28, body=791_680, head=38_400, resident=True, needs_gib=2),
+    "G": Model("G", 262_144, 8, 32, body=100_326_016, head=167_772_160, resident=False, needs_gib=14),
 }
 
 
@@ -59,11 +60,13 @@ def save_agents(model: Model, folder: Path, agents: int, seed: int) -> None:
 
 def build_network(model: Model) -> Any:
     """A network with fresh weights from torch's global generator."""
-    from transformers import Gemma3ForCausalLM, Gemma3TextConfig, GenerationConfig, LlamaConfig, LlamaForCausalLM
+    from transformers import GenerationConfig
 
     specials: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     network: Any
     if model.name == "S":
+        from transformers import LlamaConfig, LlamaForCausalLM
+
         network = LlamaForCausalLM(
             LlamaConfig(
                 vocab_size=model.vocabulary,
@@ -77,6 +80,8 @@ def build_network(model: Model) -> Any:
             )
         )
     else:
+        from transformers import Gemma3ForCausalLM, Gemma3TextConfig
+
         network = Gemma3ForCausalLM(
             Gemma3TextConfig(
                 vocab_size=model.vocabulary,

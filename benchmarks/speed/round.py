@@ -34,7 +34,7 @@ def run(job: Job, turns: Turns) -> None:
     """Our side: the collecting and the learning half of ``MADPOIterTrainer``'s round."""
     import tempfile
 
-    from benchmarks.speed.team import environment
+    from benchmarks.speed.team import environment, settle
     from comlrl_agents.config import MADPOIterConfig
     from comlrl_agents.progress import RunState
     from comlrl_agents.tracking import Tracker
@@ -53,6 +53,7 @@ def run(job: Job, turns: Turns) -> None:
         trainer = MADPOIterTrainer(
             env=environment(job), agents=[job.agent(index) for index in range(AGENTS)], args=config, output_dir=folder
         )
+        settle(trainer.policies, turns)
         trainer.history.save(0)
         state = RunState(trainer)
         with Tracker(trainer.folder.path, report_to=config.report_to) as trainer.tracker:

@@ -3,18 +3,27 @@
 from typing import Any
 
 from benchmarks.speed.job import Job, formatters, items, pairs, reward
+from benchmarks.speed.worker import Turns
 from comlrl_agents.config import MADPOConfig, TeamConfig
+from comlrl_agents.placement import tune
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.team import load_team
 from comlrl_env.functions import from_functions
 from comlrl_env.types import Completion, JointTurn, PreferencePair
 
-__all__ = ["MADPOConfig", "environment", "load", "stored_pairs"]
+__all__ = ["MADPOConfig", "environment", "load", "settle", "stored_pairs"]
 
 
-def load(job: Job, agents: int, config: TeamConfig) -> list[LLMPolicy]:
-    """The saved agents as policies."""
-    return load_team([job.agent(index) for index in range(agents)], None, config)
+def load(job: Job, agents: int, config: TeamConfig, turns: Turns) -> list[LLMPolicy]:
+    """The saved agents as policies, in a process tuned for them."""
+    policies = load_team([job.agent(index) for index in range(agents)], None, config)
+    settle(policies, turns)
+    return policies
+
+
+def settle(policies: list[LLMPolicy], turns: Turns) -> None:
+    """Choose threads, allocator and products as the command line does, and note the reasons."""
+    turns.settings |= tune(policies[0].device, policies[0].model)
 
 
 def environment(job: Job) -> Any:

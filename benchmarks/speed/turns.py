@@ -31,6 +31,7 @@ class Record:
 
     versions: dict[str, str] = field(default_factory=dict)
     threads: int = 0
+    settings: dict[str, str] = field(default_factory=dict)
     check: dict[str, float] = field(default_factory=dict)
     load_mib: float = 0.0
     work_mib: float = 0.0
@@ -64,7 +65,7 @@ class Side:
             self.__exit__(*sys.exc_info())
             raise
         self.record.versions, self.record.threads = facts["versions"], facts["threads"]
-        self.record.check = facts["check"]
+        self.record.check, self.record.settings = facts["check"], facts["settings"]
         self.record.load_mib = max(self.record.load_mib, facts["peak_mib"])
         return self
 

@@ -29,7 +29,7 @@ def run(job: Job, turns: Turns) -> None:
     from comlrl_agents.learners.madpo import MADPO
 
     config = MADPOConfig(dtype="float32")
-    policies = load(job, AGENTS, config)
+    policies = load(job, AGENTS, config, turns)
     learner = MADPO(policies, config.loss, config.optimisation)
     minibatches = batches(job, stored_pairs(job, AGENTS))
     turns.ready(**{f"margin_{agent}": margin for agent, margin in enumerate(_margins(job, policies))})

@@ -25,13 +25,15 @@ class Turns:
     """Iterates over the turns that the parent asks for; True is a turn that counts, False a warm-up."""
 
     def __init__(self) -> None:
+        self.settings: dict[str, str] = {}  # how the process was tuned, and why
         self._answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
 
     def ready(self, **check: float) -> None:
         """Tell that everything is set up, with numbers that the other side must agree with."""
         threads = sys.modules["torch"].get_num_threads() if "torch" in sys.modules else 1
-        self._answer({"versions": installed(), "threads": threads, "peak_mib": peak_mib(), "check": check})
+        facts = {"versions": installed(), "threads": threads, "settings": self.settings}
+        self._answer({**facts, "peak_mib": peak_mib(), "check": check})
 
     def __iter__(self) -> Iterator[bool]:
         """Wait for the parent, again and again, until it closes the pipe."""

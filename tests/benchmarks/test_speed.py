@@ -22,7 +22,14 @@ def job(**shapes: int) -> Job:
 
 def record(seconds: list[float], mib: float) -> Record:
     versions = {"torch": "2", "comlrl": "1.4.3"}
-    return Record(versions, 2, {}, mib / 2, mib, seconds, list(seconds), [{} for _ in seconds])
+    return Record(
+        versions,
+        load_mib=mib / 2,
+        work_mib=mib,
+        seconds=seconds,
+        cpu_seconds=list(seconds),
+        phases=[{} for _ in seconds],
+    )
 
 
 def test_prompts_and_completions_survive_text():
