@@ -26,16 +26,18 @@ from comlrl_agents import MADPOIterConfig, MADPOIterTrainer
 from comlrl_agents.config import from_mapping
 from comlrl_agents.journal import read_numbers
 from comlrl_agents.placement import tune
+from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.run_folder import RunFolder
 from comlrl_agents.run_keys import read_keys
 from comlrl_agents.terminal import quiet_loading
+from comlrl_agents.tokens import eos_ids
 from comlrl_agents.types import Policy
 from comlrl_env.errors import ComlrlError
 from comlrl_env.tasks.code.human_eval import HumanEval
 
 SETTINGS: dict[str, Any] = {
-    "num_iterations": 3,
-    "items_per_round": 6,
+    "num_iterations": 2,
+    "items_per_round": 3,
     "preference_num_candidates": 8,
     "preference_pairs_per_sample": 4,
     "max_new_tokens": 96,
@@ -44,10 +46,12 @@ SETTINGS: dict[str, Any] = {
     "top_p": 0.95,
     "train_batch_size": 2,
     "agent_learning_rate": 2e-5,
+    "winner_term_weight": 0.1,
     "lr_scheduler_type": "linear",
     # The trainer's own evaluations only watch; the figures come from `measure`.
     "eval_interval": 1_000_000,
     "eval_num_samples": 4,
+    "eval_batch_size": 4,
     "drift_samples": 8,
     "checkpoint_total_limit": 1,
     "logging_steps": 2,
@@ -55,7 +59,7 @@ SETTINGS: dict[str, Any] = {
 }
 LEVEL = 2
 """The two thirds of the problems with the shortest solutions: the longest do not fit in ``max_new_tokens``."""
-EVAL_ANSWERS = 3
+EVAL_ANSWERS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,18 @@ class Answer:
     responses: dict[str, str]
     figures: dict[str, float]
     reason: str
+
+
+def end_at_blank_lines(policy: LLMPolicy) -> None:
+    """Let two blank lines, which stand between functions, end an answer, also in the model that is saved.
+
+    A base model knows no end of an answer: it would go on with more functions until it is cut, and be trained on them.
+    """
+    gaps = [policy.tokenizer("\n" * count, add_special_tokens=False)["input_ids"] for count in range(3, 32)]
+    ends = sorted({ids[0] for ids in gaps if len(ids) == 1})
+    settings: Any = policy.model.generation_config
+    settings.eos_token_id = [policy.tokenizer.eos_token_id, *ends]
+    policy.eos_ids = eos_ids(policy.model, policy.tokenizer)
 
 
 def measure(policies: Sequence[Policy], answers: int, seed: int) -> list[Answer]:
@@ -150,6 +166,8 @@ def train_real(assignments: Sequence[str]) -> None:
         print(f"{topic}: {reason}")
     print(f"checks of the model ({policies[0].name}):")
     check_model(policies[0])
+    for policy in policies:
+        end_at_blank_lines(policy)
     prompts, _ = envs["eval"].reset(options={"item": 0})
     for agent, policy in zip(envs["eval"].possible_agents, policies, strict=True):
         print(f"most likely answer of {agent} to the first held-out problem:\n{greedy(policy, prompts[agent], 48)}\n")

@@ -4,9 +4,17 @@ import math
 
 import pytest
 
-from benchmarks.learning import gemma
+from benchmarks.learning import gemma, real
 from benchmarks.learning.model_checks import check_model
-from benchmarks.learning.real import SETTINGS, Answer, by_item, compare, measure, train_real
+from benchmarks.learning.real import (
+    SETTINGS,
+    Answer,
+    by_item,
+    compare,
+    end_at_blank_lines,
+    measure,
+    train_real,
+)
 from comlrl_agents import MADPOIterConfig
 from comlrl_agents.policy import LLMPolicy, ScriptedPolicy
 from comlrl_env.errors import ConfigError
@@ -39,7 +47,8 @@ def test_the_cache_can_be_moved(tmp_path, monkeypatch):
     assert gemma.user_cache() == tmp_path / "comlrl-kit"
 
 
-def test_both_rewards_score_the_same_answers():
+def test_both_rewards_score_the_same_answers(monkeypatch):
+    monkeypatch.setattr(real, "LEVEL", 1)
     helper = ScriptedPolicy(lambda prompt, rng: "x):\n    return x\n")
     author = ScriptedPolicy(lambda prompt, rng: "")
     answers = measure([helper, author], 2, seed=0)
@@ -65,3 +74,12 @@ def test_settings_are_legal_and_a_used_folder_is_refused_before_the_model_is_loa
     (tmp_path / "config.yaml").write_text("seed: 0\n")
     with pytest.raises(ConfigError, match="output_dir"):
         train_real([f"output_dir={tmp_path}", "agents=no/such/folder"])
+
+
+def test_two_blank_lines_end_an_answer_of_a_base_model():
+    policy = LLMPolicy("tiny")
+    before = policy.eos_ids
+    policy.tokenizer.add_tokens(["\n\n\n"])
+    end_at_blank_lines(policy)
+    assert policy.eos_ids - before == {policy.tokenizer.convert_tokens_to_ids("\n\n\n")}
+    assert set(policy.model.generation_config.eos_token_id) == policy.eos_ids
