@@ -20,9 +20,12 @@ $(VENV)/.ready: pyproject.toml
 train: setup
 	$(BIN)/comlrl train madpo-iter --config benchmarks/learning/first.yaml output_dir=$(RUN)
 
-train-real: setup
-	$(BIN)/python -m pip install --quiet ".[real]"
-	$(BIN)/python -m benchmarks.learning.real
+train-real: $(VENV)/.real
+	$(BIN)/python -m benchmarks.learning.real output_dir=$(REAL)
+
+$(VENV)/.real: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --editable ".[real]"
+	touch $@
 
 test: setup
 	$(BIN)/python -m pytest
