@@ -32,7 +32,7 @@ EXPERIMENTS = {
     "length-madpo-iter": (
         f"madpo-iter env=comlrl/LengthRatio-v0 {ROUNDS} num_iterations=12 pair_selection=reward_gap max_new_tokens=64"
     ),
-    "partition-madpo-iter": f"madpo-iter env=comlrl/Partition-v0 {ROUNDS} num_iterations=16 max_new_tokens=32",
+    "partition-madpo-iter": f"madpo-iter env=comlrl/Partition-v0 {ROUNDS} num_iterations=32 max_new_tokens=32",
     "length-madpo": (
         f"madpo env=comlrl/LengthRatio-v0 {SHARED} items_per_round=32 preference_num_candidates=48 num_train_epochs=2 "
         "max_new_tokens=64"
@@ -75,7 +75,9 @@ def evaluations(lines: list[dict[str, float]]) -> list[tuple[float, float]]:
 def outcome(name: str, runs: dict[int, list[dict[str, float]]]) -> dict[str, Any]:
     """What an experiment came to, over its seeds."""
     curves = {seed: evaluations(lines) for seed, lines in runs.items()}
-    drift = [line for lines in runs.values() for line in lines[-6:] if "agent_0/drift" in line]
+    drifts = [[line for line in lines if "agent_0/drift" in line] for lines in runs.values()]
+    # One collection is sampled before any training: its drift says nothing about the outcome.
+    drift = [lines[-1] for lines in drifts if len(lines) > 1]
     return {
         "experiment": name,
         "command": f"comlrl train {EXPERIMENTS[name]} seed=SEED",
@@ -112,6 +114,8 @@ def draw(result: dict[str, Any], baseline: float, path: Path) -> None:
 
 def spread(values: list[float]) -> str:
     """Median and range."""
+    if not values:
+        return "not measured"
     return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
@@ -165,8 +169,12 @@ def main() -> None:
         baseline = comlrl_env.load_task(env_id).figures["random"]
         draw(result, baseline, RESULTS / f"learning-{result['experiment']}.png")
         print(result["experiment"], "before", spread(result["before"]), "after", spread(result["after"]), flush=True)
-    (RESULTS / "learning.json").write_text(json.dumps(results, indent=1) + "\n")
-    write_page(results, options.seeds)
+    kept = RESULTS / "learning.json"
+    known = {r["experiment"]: r for r in json.loads(kept.read_text())} if kept.exists() else {}
+    known |= {r["experiment"]: r for r in results}
+    ordered = [known[name] for name in EXPERIMENTS if name in known]
+    kept.write_text(json.dumps(ordered, indent=1) + "\n")
+    write_page(ordered, options.seeds)
 
 
 if __name__ == "__main__":
