@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 RUN ?= runs/first-$(shell date +%Y%m%d-%H%M%S)
-REAL ?= runs/real
+REAL ?= runs/real-$(shell date +%Y%m%d-%H%M%S)
 MODELS ?= S
 
 .PHONY: setup train train-real test check bench clean
