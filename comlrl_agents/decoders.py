@@ -74,7 +74,19 @@ class CachedDecoder:
             return logits
         outputs = forward(self._head.backbone, ids, real, positions, self._cache)
         hidden = outputs.last_hidden_state[:, -1]
-        return nn.functional.linear(hidden, self._head.linear.weight, self._head.linear.bias)
+        return _few_rows(hidden, self._head.linear)
+
+
+def _few_rows(hidden: Tensor, linear: nn.Linear) -> Tensor:
+    """``linear(hidden)`` for a handful of rows and a large vocabulary: (rows, vocabulary).
+
+    With the weight on the left the product is about twice as fast on a CPU (24 × 640 × 262144: 0.57 against 1.3 s on
+    one busy machine), turning the result included.
+    """
+    if hidden.device.type != "cpu" or len(hidden) == 1:
+        return nn.functional.linear(hidden, linear.weight, linear.bias)
+    logits = torch.mm(linear.weight, hidden.T).T.contiguous()
+    return logits if linear.bias is None else logits + linear.bias
 
 
 def find_decoder(model: nn.Module) -> type[Decoder] | None:

@@ -37,7 +37,7 @@ from comlrl_env.tasks.code.human_eval import HumanEval
 
 SETTINGS: dict[str, Any] = {
     "num_iterations": 2,
-    "items_per_round": 3,
+    "items_per_round": 2,
     "preference_num_candidates": 8,
     "preference_pairs_per_sample": 4,
     "max_new_tokens": 96,
@@ -50,8 +50,7 @@ SETTINGS: dict[str, Any] = {
     "lr_scheduler_type": "linear",
     # The trainer's own evaluations only watch; the figures come from `measure`.
     "eval_interval": 1_000_000,
-    "eval_num_samples": 4,
-    "eval_batch_size": 4,
+    "eval_num_samples": 1,
     "drift_samples": 8,
     "checkpoint_total_limit": 1,
     "logging_steps": 2,
