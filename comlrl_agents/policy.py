@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -50,12 +51,22 @@ class LLMPolicy:
         self.eos_ids = tokens.eos_ids(self.model, self.tokenizer)
         self._positions = _learned_positions(self.model)
         self._rng = np.random.default_rng(0)
+        self.compute_dtype = torch.float32
         self.model.eval()
 
     @property
     def device(self) -> torch.device:
         """Where the model's weights are."""
         return next(self.model.parameters()).device
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """The context in which the model computes: autocast when ``compute_dtype`` is not float32.
+
+        The weights stay as they are, which in training is float32.
+        """
+        if self.compute_dtype == torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device.type, self.compute_dtype)
 
     @property
     def uses_chat(self) -> bool:
@@ -94,7 +105,8 @@ class LLMPolicy:
         prompt_ids = [self.encode(prompt) for prompt in prompts]
         self._refuse_too_long(max(map(len, prompt_ids), default=0), sampling.max_new_tokens)
         generator = torch.Generator(self.device).manual_seed(int(rng.integers(2**63 - 1)))
-        sampled = generation.generate(self.model, prompt_ids, n, sampling, self.eos_ids, generator)
+        with self.computing():
+            sampled = generation.generate(self.model, prompt_ids, n, sampling, self.eos_ids, generator)
         return [
             [Generation(self._text(ids, ended), tuple(ids), ended, tuple(prompt)) for ids, ended in group]
             for prompt, group in zip(prompt_ids, sampled, strict=True)
@@ -111,13 +123,14 @@ class LLMPolicy:
         """Log π(completion | prompt) per row, float32 (B,) with gradient; see
         :mod:`comlrl_agents.logprobs`.
         """
-        return logprobs.sequence_logprobs(
-            self.model,
-            prompt_ids,
-            completion_ids,
-            score_final_token=score_final_token,
-            micro_batch_tokens=micro_batch_tokens,
-        )
+        with self.computing():
+            return logprobs.sequence_logprobs(
+                self.model,
+                prompt_ids,
+                completion_ids,
+                score_final_token=score_final_token,
+                micro_batch_tokens=micro_batch_tokens,
+            )
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """The model's parameters."""

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from comlrl_agents.config import TeamConfig
-from comlrl_agents.placement import pick_device
+from comlrl_agents.placement import checkpoint_gradients, float32_weights, pick_device, pick_dtype
 from comlrl_agents.policy import LLMPolicy, load_policy
 from comlrl_env.errors import ConfigError
 
@@ -39,9 +39,10 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
         if isinstance(source, str) or id(source) not in made:
             made[id(source)] = _policy(source, own_tokenizer, index, devices[index], config)
         team.append(made[id(source)])
-    if config.gradient_checkpointing:
-        for policy in team:
-            policy.model.gradient_checkpointing_enable()  # type: ignore[operator]  # transformers' method
+    for policy in team:
+        policy.compute_dtype = pick_dtype(config.dtype, policy.device).value
+        if config.gradient_checkpointing:
+            checkpoint_gradients(policy.model)
     return team
 
 
@@ -58,6 +59,7 @@ def _policy(source: Any, tokenizer: Any, index: int, device: str | None, config:
         raise ConfigError(
             f"agents: must be names, folders, model objects or LLMPolicy objects, actually {type(source).__name__}"
         )
+    float32_weights(source)
     if device is not None:
         source.to(pick_device(device).value)
     return LLMPolicy(source, tokenizer, sampling=config.sampling, chat=config.use_chat_template)
@@ -67,8 +69,8 @@ def _per_agent(name: str, value: Any, num_agents: int) -> list[Any]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         return [value] * num_agents
     entries = list(value)
-    if len(entries) == 1:
-        return entries * num_agents if isinstance(entries[0], str) or num_agents == 1 else entries
+    if len(entries) == 1 and isinstance(entries[0], str):
+        return entries * num_agents
     if len(entries) != num_agents:
         raise ConfigError(
             f"{name}: must hold one entry per agent (num_agents={num_agents}), actually {len(entries)}; give one for "

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from comlrl_agents.logprobs import backward_weighted, sequence_logprobs
+from comlrl_agents.logprobs import backward_weighted
 from comlrl_agents.losses import PairLogps, PreferenceLoss, preference_loss, preference_metrics
 from comlrl_agents.optimisation import Optimisation, TeamOptimizer, distinct_modules
 from comlrl_agents.policy import LLMPolicy
@@ -64,14 +64,15 @@ class MADPO:
         weights = torch.autograd.grad(loss, table)
         for policy, own, row, weight in zip(self.policies, batch, rows, weights, strict=True):
             if micro_batched:
-                backward_weighted(
-                    policy.model,
-                    own.prompt_ids,
-                    own.completion_ids,
-                    weight,
-                    micro_batch_tokens=self.optimisation.micro_batch_tokens,
-                    score_final_token=self.optimisation.score_final_token,
-                )
+                with policy.computing():
+                    backward_weighted(
+                        policy.model,
+                        own.prompt_ids,
+                        own.completion_ids,
+                        weight,
+                        micro_batch_tokens=self.optimisation.micro_batch_tokens,
+                        score_final_token=self.optimisation.score_final_token,
+                    )
             else:
                 row.backward(weight.to(row.device))  # type: ignore[no-untyped-call]  # torch's own annotation
         stats = {"loss": loss.item(), **preference_metrics(logps, margins, self.loss.beta)}
@@ -88,8 +89,7 @@ class MADPO:
         self.optimizer.load_state_dict(state)
 
     def _score(self, policy: LLMPolicy, own: AgentSequences) -> Tensor:
-        return sequence_logprobs(
-            policy.model,
+        return policy.sequence_logprobs(
             own.prompt_ids,
             own.completion_ids,
             micro_batch_tokens=self.optimisation.micro_batch_tokens,

@@ -168,3 +168,15 @@ def test_schedules(kind, progress, expected):
 
     assert schedule_factor(kind, 100, 0, progress) == pytest.approx(expected)
     assert schedule_factor(kind, 0, 3, progress) == pytest.approx(expected / 4)
+
+
+@pytest.mark.parametrize("micro_batch_tokens", [None, 12])
+def test_bfloat16_computes_near_float32_and_leaves_the_weights_float32(micro_batch_tokens):
+    pairs = pairs_of(4)
+    exact, rounded = team(), team()
+    for policy in rounded:
+        policy.compute_dtype = torch.bfloat16
+    losses = [learner(p, micro_batch_tokens=micro_batch_tokens).learn(pairs)["loss"] for p in (exact, rounded)]
+    assert losses[0] != losses[1]
+    assert losses[0] == pytest.approx(losses[1], rel=0.05)
+    assert all(p.dtype == torch.float32 for policy in rounded for p in policy.parameters())
