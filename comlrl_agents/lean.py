@@ -1,7 +1,8 @@
 """Decoding of small Llama-like models without module calls: about a third of the operations per token.
 
 At a million parameters a step costs more in calling operations than in computing. This decoder calls few of
-them: fused projections, one cache tensor per layer that is written in place, tables for the rotary embedding.
+them: projections fused with each other and with the norms before them, a cache that is written in place,
+tables for the rotary embedding, attention by two batched products.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from comlrl_agents.head import find_head
 from comlrl_agents.tokens import pad
 
 _KINDS = {"LlamaModel", "Qwen2Model", "MistralModel"}
-_MOST_PARAMETERS = 50_000_000
+_MOST_PARAMETERS = 30_000_000
 """Above, computing dominates, and the fused copies of the weights would cost memory."""
 
 
@@ -26,19 +27,20 @@ class LeanDecoder:
     def __init__(self, model: nn.Module, prompts: Sequence[Sequence[int]], repeat: Sequence[int], steps: int) -> None:
         from transformers import DynamicCache
 
-        backbone, self._head = _covered(model)
-        device = self._head.weight.device
+        backbone, linear = _covered(model)
+        device = linear.weight.device
         ids, real = (x.to(device) for x in pad(prompts, "left"))
         past: Any = DynamicCache(config=backbone.config)
         hidden = forward(backbone, ids, real.long(), (real.cumsum(dim=1) - 1).clamp(min=0), past).last_hidden_state
         rows = torch.tensor(repeat, device=device)
-        self.logits = self._head(hidden[rows, -1])
+        self.logits = linear(hidden[:, -1])[rows]
         self._rows, self._at, length = len(rows), ids.shape[1], ids.shape[1] + steps
         self._layers = [
             _Layer(layer, cached.keys, cached.values, rows, steps)
             for layer, cached in zip(backbone.layers, past.layers, strict=True)
         ]
-        self._embedding, self._norm = backbone.embed_tokens.weight, backbone.norm
+        self._embedding, self._eps = backbone.embed_tokens.weight, backbone.norm.variance_epsilon
+        self._out = _fused(backbone.norm.weight, linear)
         cos, sin = backbone.rotary_emb(hidden, torch.arange(length, device=device)[None])
         half = cos.shape[-1] // 2
         self._cos, self._sin = cos[0], torch.cat([-sin[0, :, :half], sin[0, :, half:]], dim=-1)
@@ -51,12 +53,13 @@ class LeanDecoder:
     @torch.inference_mode()
     def step(self, tokens: Tensor) -> None:
         """Append one token to each row."""
-        x = self._embedding[tokens]
-        cos, sin = self._cos[self._positions, None], self._sin[self._positions, None]
+        x = self._embedding.index_select(0, tokens)
+        cos = self._cos.index_select(0, self._positions)[:, None]
+        sin = self._sin.index_select(0, self._positions)[:, None]
         bias = None if self._bias is None else self._bias[: self._rows, :, :, : self._at + 1]
         for layer in self._layers:
             x = layer.step(x, cos, sin, self._at, bias)
-        self.logits = self._head(_normed(x, self._norm))
+        self.logits = functional.linear(_normed(x, self._eps), *self._out)
         self._at += 1
         self._positions = self._positions + 1
 
@@ -68,7 +71,7 @@ class LeanDecoder:
         movers = alive[count:].nonzero()[:, 0] + count
         order[gaps] = movers
         for layer in self._layers:
-            layer.cache[gaps] = layer.cache[movers]
+            layer.keys[gaps], layer.values[gaps] = layer.keys[movers], layer.values[movers]
         if self._bias is not None:
             self._bias[gaps] = self._bias[movers]
         self._positions = self._positions[order]
@@ -77,49 +80,52 @@ class LeanDecoder:
 
 
 class _Layer:
-    """One transformer layer: its fused weights, and its keys and values as (rows, 2, heads, positions,
+    """One transformer layer: its fused weights, and its keys and values as (rows, heads, positions,
     features).
     """
 
     def __init__(self, layer: Any, keys: Tensor, values: Tensor, rows: Tensor, steps: int) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        self.norms = layer.input_layernorm, layer.post_attention_layernorm
-        self.qkv, self.bias = _fused(attention.q_proj, attention.k_proj, attention.v_proj)
-        self.gate_up, _ = _fused(mlp.gate_proj, mlp.up_proj)
+        norms = layer.input_layernorm, layer.post_attention_layernorm
+        self.eps = norms[0].variance_epsilon
+        self.qkv, self.bias = _fused(norms[0].weight, attention.q_proj, attention.k_proj, attention.v_proj)
+        queries = attention.q_proj.out_features
+        self.qkv[:queries] *= attention.scaling
+        if self.bias is not None:
+            self.bias[:queries] *= attention.scaling
+        self.gate_up, _ = _fused(norms[1].weight, mlp.gate_proj, mlp.up_proj)
         self.out, self.down = attention.o_proj.weight.T, mlp.down_proj.weight.T
-        self.scale = attention.scaling
-        _, heads, width, features = keys.shape
-        self.cache = keys.new_empty((len(rows), 2, heads, width + steps, features))
-        self.cache[:, 0, :, :width] = keys[rows]
-        self.cache[:, 1, :, :width] = values[rows]
+        _, self.heads, _, self.features = keys.shape
+        self.keys, self.values = (functional.pad(kept[rows], (0, 0, 0, steps)) for kept in (keys, values))
 
     def step(self, x: Tensor, cos: Tensor, sin: Tensor, at: int, bias: Tensor | None) -> Tensor:
-        rows = len(x)
-        past = self.cache[:rows]
-        heads, features = past.shape[2], past.shape[4]
-        qkv = functional.linear(_normed(x, self.norms[0]), self.qkv, self.bias).view(rows, -1, features)
+        rows, heads, features = len(x), self.heads, self.features
+        qkv = functional.linear(_normed(x, self.eps), self.qkv, self.bias).view(rows, -1, features)
         queries_keys = qkv[:, :-heads]
         turned = torch.addcmul(queries_keys * cos, queries_keys.roll(features // 2, -1), sin)
-        past[:, 0, :, at] = turned[:, -heads:]
-        past[:, 1, :, at] = qkv[:, -heads:]
+        self.keys[:rows, :, at] = turned[:, -heads:]
+        self.values[:rows, :, at] = qkv[:, -heads:]
+        keys, values = (kept.flatten(0, 1)[: rows * heads, : at + 1] for kept in (self.keys, self.values))
         # Query heads that share a key head stand where the query positions would.
-        queries = turned[:, :-heads].unflatten(1, (heads, -1))  # type: ignore[no-untyped-call]
-        seen = functional.scaled_dot_product_attention(
-            queries, past[:, 0, :, : at + 1], past[:, 1, :, : at + 1], attn_mask=bias, scale=self.scale
-        )
-        x = torch.addmm(x, seen.reshape(rows, -1), self.out)
-        gate, up = functional.linear(_normed(x, self.norms[1]), self.gate_up).chunk(2, dim=-1)
-        return torch.addmm(x, functional.silu(gate) * up, self.down)
+        scores = torch.bmm(turned[:, :-heads].reshape(rows * heads, -1, features), keys.transpose(1, 2))
+        if bias is not None:
+            scores = (scores.view(rows, heads, -1, at + 1) + bias).flatten(0, 1)
+        seen = torch.bmm(scores.softmax(dim=-1), values)
+        x = torch.addmm(x, seen.view(rows, -1), self.out)
+        gate, up = functional.linear(_normed(x, self.eps), self.gate_up).chunk(2, dim=-1)
+        return torch.addmm(x, functional.silu(gate).mul_(up), self.down)
 
 
-def _normed(x: Tensor, norm: Any) -> Tensor:
-    return functional.rms_norm(x, x.shape[-1:], norm.weight, norm.variance_epsilon)
+def _normed(x: Tensor, eps: float) -> Tensor:
+    """RMS norm without its weight, which the next projection has taken in."""
+    return x * x.square().mean(dim=-1, keepdim=True).add_(eps).rsqrt_()
 
 
-def _fused(*linears: nn.Linear) -> tuple[Tensor, Tensor | None]:
+def _fused(norm: Tensor, *linears: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    """The linears one below the other, behind a norm with these weights."""
     biases: list[Tensor] = [linear.bias for linear in linears if linear.bias is not None]
     weights: list[Tensor] = [linear.weight for linear in linears]
-    return torch.cat(weights), torch.cat(biases) if biases else None
+    return torch.cat(weights) * norm, torch.cat(biases) if biases else None
 
 
 def _covered(model: nn.Module) -> tuple[Any, nn.Linear]:

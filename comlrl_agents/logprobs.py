@@ -1,25 +1,22 @@
 """The one sequence log-probability: log π(completion | prompt), exact and differentiable.
 
-Every score, margin and policy gradient of the kit goes through this file. Rows are sorted by length into
-right-padded micro-batches, equal rows are computed once, and the vocabulary head runs on completion positions
-only. Nothing of this shows in the results beyond float32 rounding.
+Every score, margin and policy gradient of the kit goes through this file. Equal rows are computed once, a
+prompt of several rows too where that pays, and the vocabulary head runs on completion positions only. Nothing
+of this shows in the results beyond float32 rounding.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 
-from comlrl_agents.forward import forward
 from comlrl_agents.head import accumulate_gradient, find_head, target_logprobs
+from comlrl_agents.scored_states import Row, scored_states
 from comlrl_agents.tokens import pad
 
 TokenIds = Sequence[int]
-Row = tuple[tuple[int, ...], tuple[int, ...]]
-"""A prompt and those tokens of its completion that are scored."""
-
 MICRO_BATCH_TOKENS = 4096
 
 
@@ -66,12 +63,12 @@ def token_logprobs(
     """
     rows = _rows(prompt_ids, completion_ids, score_final_token)
     without_dropout(model)
-    batches = list(_micro_batches(rows, micro_batch_tokens))
     device = _device(model)
+    parts = [_flat_logprobs(model, batch) for batch in _micro_batches(rows, micro_batch_tokens)]
     nothing = torch.zeros(1, device=device, requires_grad=torch.is_grad_enabled())
-    flat = torch.cat([*(_flat_logprobs(model, batch) for batch in batches), nothing])
+    flat = torch.cat([*(values for values, _ in parts), nothing])
     place, at = {}, 0
-    for row in chain.from_iterable(batches):
+    for row in chain.from_iterable(order for _, order in parts):
         place[row] = range(at, at := at + len(row[1]))
     # Padding points at the zero behind the last value.
     index, mask = pad([place.get(row, ()) for row in rows], "right", at)
@@ -105,10 +102,9 @@ def backward_weighted(
         total[row] = total.get(row, 0.0) + weight
     logprob: dict[Row, Tensor] = {}
     for batch in _micro_batches(rows, micro_batch_tokens):
-        per_token = torch.tensor([total[row] for row in batch for _ in row[1]], device=device)
-        values = _backward_flat(model, batch, per_token)
+        values, order = _backward_flat(model, batch, total)
         at = 0
-        for row in batch:
+        for row in order:
             logprob[row] = values[at : (at := at + len(row[1]))].sum(dtype=torch.float64).float()
     return torch.stack([logprob.get(row, nothing) for row in rows])
 
@@ -156,59 +152,55 @@ def _rows(prompt_ids: Sequence[TokenIds], completion_ids: Sequence[TokenIds], sc
 
 
 def _micro_batches(rows: Iterable[Row], budget: int | None) -> Iterator[list[Row]]:
-    """The distinct rows that have something to score, sorted by length, as many at a time as fit the
-    budget.
+    """The distinct rows that have something to score, as many at a time as fit the budget of tokens.
+
+    Rows of one prompt stand together, and prompts of one length.
     """
     budget = MICRO_BATCH_TOKENS if budget is None else budget
     batch: list[Row] = []
-    distinct = {row for row in rows if row[1]}
-    for row in sorted(distinct, key=lambda row: (len(row[0]) + len(row[1]), row), reverse=True):
-        if batch and (len(batch) + 1) * (len(batch[0][0]) + len(batch[0][1])) > budget:
+    size = 0
+    for row in sorted({row for row in rows if row[1]}, key=lambda row: (len(row[0]), row), reverse=True):
+        length = len(row[0]) + len(row[1])
+        if batch and size + length > budget:
             yield batch
-            batch = []
+            batch, size = [], 0
         batch.append(row)
+        size += length
     if batch:
         yield batch
 
 
-def _flat_logprobs(model: nn.Module, batch: list[Row]) -> Tensor:
-    """Log-probabilities of all scored tokens of the batch, row after row."""
-    targets = torch.tensor([token for _, row in batch for token in row], device=_device(model))
+def _flat_logprobs(model: nn.Module, batch: list[Row]) -> tuple[Tensor, list[Row]]:
+    """Log-probabilities of all scored tokens of the batch, row after row, and the order of the rows."""
+    head = find_head(model)
+    if head is not None:
+        states, order = scored_states(head.backbone, batch, "last_hidden_state")
+        return target_logprobs(head.linear, states, _targets(order, states)), order
+    states, order = scored_states(model, batch, "logits")
+    return -nn.functional.cross_entropy(states.float(), _targets(order, states), reduction="none"), order
+
+
+def _backward_flat(model: nn.Module, batch: list[Row], weight: Mapping[Row, float]) -> tuple[Tensor, list[Row]]:
+    """The same, detached, after adding the gradient with these weights to the parameters' ``.grad``."""
     head = find_head(model)
     if head is None:
-        logits = _selected(model, batch, "logits").float()
-        return -nn.functional.cross_entropy(logits, targets, reduction="none")
-    return target_logprobs(head.linear, _selected(head.backbone, batch, "last_hidden_state"), targets)
+        values, order = _flat_logprobs(model, batch)
+        torch.autograd.backward(values, _per_token(order, weight, values))
+        return values.detach(), order
+    states, order = scored_states(head.backbone, batch, "last_hidden_state")
+    weights = _per_token(order, weight, states)
+    values, grad = accumulate_gradient(head.linear, states.detach(), _targets(order, states), weights)
+    if states.requires_grad:
+        torch.autograd.backward(states, grad)
+    return values, order
 
 
-def _backward_flat(model: nn.Module, batch: list[Row], weights: Tensor) -> Tensor:
-    head = find_head(model)
-    if head is None:
-        values = _flat_logprobs(model, batch)
-        torch.autograd.backward(values, weights)
-        return values.detach()
-    hidden = _selected(head.backbone, batch, "last_hidden_state")
-    targets = torch.tensor([token for _, row in batch for token in row], device=hidden.device)
-    values, grad = accumulate_gradient(head.linear, hidden.detach(), targets, weights)
-    if hidden.requires_grad:
-        torch.autograd.backward(hidden, grad)
-    return values
+def _targets(rows: Iterable[Row], like: Tensor) -> Tensor:
+    return torch.tensor([token for _, completion in rows for token in completion], device=like.device)
 
 
-def _selected(module: nn.Module, batch: list[Row], output: str) -> Tensor:
-    """The module's outputs at the positions that predict a scored token: (tokens, features)."""
-    device = _device(module)
-    ids, real = pad([prompt + completion for prompt, completion in batch], "right")
-    width = ids.shape[1] - 1  # the last token is predicted, never fed
-    positions = torch.arange(width, device=device).expand(len(batch), width)
-    outputs = forward(module, ids[:, :width].to(device), real[:, :width].long().to(device), positions)
-    where = [
-        at * width + len(prompt) - 1 + step
-        for at, (prompt, completion) in enumerate(batch)
-        for step in range(len(completion))
-    ]
-    values: Tensor = getattr(outputs, output)
-    return values.flatten(0, 1).index_select(0, torch.tensor(where, device=device))
+def _per_token(rows: Iterable[Row], weight: Mapping[Row, float], like: Tensor) -> Tensor:
+    return torch.tensor([weight[row] for row in rows for _ in row[1]], dtype=torch.float32, device=like.device)
 
 
 def _device(model: nn.Module) -> torch.device:

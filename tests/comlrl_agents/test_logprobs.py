@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from comlrl_agents import head
+from comlrl_agents import head, scored_states
 from comlrl_agents.logprobs import backward_weighted, sequence_logprobs, token_logprobs, without_dropout
 from comlrl_agents.placement import checkpoint_gradients
 from tests.comlrl_agents.families import family
@@ -77,6 +77,44 @@ def test_values_and_gradients_equal_the_definition(name, budget):
     again = backward_weighted(model, PROMPTS, COMPLETIONS, weights / 2, micro_batch_tokens=budget)
     torch.testing.assert_close(again, expected.detach(), rtol=0, atol=1e-5)
     assert_same_gradients(gradients(model), wanted)
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "mamba"])
+def test_a_prompt_of_several_completions_is_read_once_and_nothing_changes(name):
+    model = family(name)
+    prompts = [[5, 9, 4, 7, 8, 3, 6, 5, 9]] * 4 + [[3, 1, 4, 1, 5, 9]] * 3
+    completions = [[6, 7, 2], [4], [9, 9, 8, 7], [], [9, 10], [2], [6, 7, 2, 8, 11]]
+    weights = torch.tensor([0.5, -1.5, 2.0, 1.0, -0.3, 0.7, 1.1])
+    expected = plain(model, prompts, completions)
+    (expected * weights).sum().backward()
+    wanted = gradients(model)
+    sequence_logprobs(model, prompts, completions)  # the trial of the cache happens here
+    seen = []
+    hook = model.get_decoder().register_forward_pre_hook(
+        lambda _module, _args, kwargs: seen.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    actual = sequence_logprobs(model, prompts, completions)
+    hook.remove()
+    assert seen == ([(6, 12)] if name == "mamba" else [(2, 9), (4, 4)])
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
+    (actual * weights).sum().backward()
+    assert_same_gradients(gradients(model), wanted)
+    backward_weighted(model, prompts, completions, weights)
+    assert_same_gradients(gradients(model), wanted)
+
+
+def test_rows_of_very_different_length_do_not_pad_each_other(monkeypatch):
+    monkeypatch.setattr(scored_states, "_FULL_BATCH", 10)
+    model, seen = family("llama"), []
+    prompts, completions = [[n, 4] for n in range(3, 9)], [[5] * n for n in (2, 30, 2, 29, 2, 31)]
+    head.find_head(model)
+    hook = model.model.register_forward_pre_hook(
+        lambda _module, _args, kwargs: seen.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    actual = sequence_logprobs(model, prompts, completions)
+    hook.remove()
+    assert seen == [(3, 32), (3, 3)]
+    torch.testing.assert_close(actual, plain(model, prompts, completions), rtol=1e-6, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
