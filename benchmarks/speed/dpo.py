@@ -31,8 +31,10 @@ def run(job: Job, turns: Turns) -> None:
     learner = MADPO(policies, config.loss, config.optimisation, reference)
     minibatches = batches(job, stored_pairs(job, 1, closed=True))
     (first,) = pairs(job, 1, closed=True)[0]
-    logps = reference[0].sequence_logprobs([first.prompt, first.prompt], [first.winner, first.loser])
-    turns.ready(chosen=float(logps[0]), rejected=float(logps[1]))
+    chosen, rejected = (
+        reference[0].sequence_logprobs([first.prompt, first.prompt], [first.winner, first.loser]).tolist()
+    )
+    turns.ready(chosen=chosen, rejected=rejected)
     for _ in turns:
         with Stopwatch() as watch:
             for minibatch in minibatches:
