@@ -144,17 +144,18 @@ def test_most_samples_end_by_themselves(policy):
     assert np.mean([sample.finished for sample in samples]) > 0.9
 
 
-def test_lengths_of_fresh_stories_vary_and_do_not_depend_on_the_role(policy):
+@pytest.mark.parametrize(("sampling", "longest"), [(AS_TRAINED, 150), (Sampling(max_new_tokens=160), 100)])
+def test_lengths_of_fresh_stories_vary_and_do_not_depend_on_the_role(policy, sampling, longest):
     task = LengthRatio()
     lengths = {}
     for agent in task.agents:
         prompts = [task.prompts(item, ())[agent] for item in task.items("eval")[:40]]
-        samples = policy.generate(prompts, 4, np.random.default_rng(0))
+        samples = policy.generate(prompts, 4, np.random.default_rng(0), sampling)
         lengths[agent] = np.array([len(one.text) for many in samples for one in many])
     for found in lengths.values():
         low, high = np.percentile(found, [10, 90])
         assert low < 60
-        assert high > 150
+        assert high > longest
     short, long = (np.log(lengths[agent]) for agent in task.agents)
     error = math.hypot(short.std(), long.std()) / math.sqrt(len(short))
     assert abs(short.mean() - long.mean()) < 4 * error
