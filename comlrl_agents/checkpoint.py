@@ -8,6 +8,7 @@ with all sizes, and renamed: the rename is the commit.
 
 import json
 import os
+import pickle
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -99,8 +100,16 @@ def save_tensors(state: Any, path: Path) -> None:
 
 
 def load_tensors(path: Path) -> Any:
-    """What :func:`save_tensors` wrote; nothing in the file can run code."""
-    return torch.load(path, weights_only=True, map_location="cpu")
+    """What :func:`save_tensors` wrote; nothing in the file can run code.
+
+    Raises:
+        CheckpointError: the file is damaged.
+
+    """
+    try:
+        return torch.load(path, weights_only=True, map_location="cpu")
+    except (RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+        raise CheckpointError(f"{path}: is damaged ({error}); resume from another checkpoint") from error
 
 
 def mirror(source: Path, target: Path) -> None:

@@ -185,7 +185,7 @@ def _judge(
     result.examples.append(
         {
             "item": item_key,
-            "prompts": list(prompts.values()),
+            "prompts": [prompts[agent] for agent in agents],
             "responses": [g.text for g in joint[0]],
             "reward": rewards[0] if not math.isnan(rewards[0]) else None,
             "status": statuses[0],

@@ -329,8 +329,12 @@ def from_mapping(cls: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
     hints = typing.get_type_hints(cls)
     converted: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, str) and value.lower() in ("none", "null"):
-            value = None  # noqa: PLW2901 - both spellings people type
+        if (
+            isinstance(value, str)
+            and value.lower() in ("none", "null")
+            and value not in typing.get_args(hints.get(name))
+        ):
+            value = None  # noqa: PLW2901 - both spellings people type; parallel_training has a value of that name
         converted[name] = _convert(name, value, hints[name]) if name in hints else value
     return cls(**converted)
 

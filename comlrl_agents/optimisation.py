@@ -65,8 +65,13 @@ class TeamOptimizer:
             for index, parameters in self._parameters.items()
         }
 
+    def clear_gradients(self) -> None:
+        """Begin an update from zero, whatever an interrupted one has left; the buffers are kept for reuse."""
+        for optimizer in self._optimizers.values():
+            optimizer.zero_grad(set_to_none=False)
+
     def step(self, progress: float) -> dict[str, float]:
-        """Clip, step and clear the gradients of all models; returns ``learning_rate`` and the gradient norms.
+        """Clip the gradients of all models and step; returns ``learning_rate`` and the gradient norms.
 
         Raises:
             TrainingError: a gradient is not finite; no model has been stepped then.
@@ -86,7 +91,6 @@ class TeamOptimizer:
             for group in optimizer.param_groups:
                 group["lr"] = rate
             optimizer.step()
-            optimizer.zero_grad(set_to_none=False)
         self.updates += 1
         total = sum(norm**2 for norm in norms.values()) ** 0.5
         per_agent = {f"agent_{index}/grad_norm": norm for index, norm in norms.items()}

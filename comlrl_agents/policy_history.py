@@ -48,8 +48,9 @@ class PolicyHistory:
 
     def prune(self, keep: set[int]) -> None:
         """Delete all saved policies whose numbers are not in ``keep``."""
-        for path in self.folder.glob("round_*"):
-            if int(path.name.removeprefix("round_")) not in keep:
+        for path in self.folder.glob("round_[0-9]*"):
+            number = path.name.removeprefix("round_")
+            if path.is_dir() and number.isdigit() and int(number) not in keep:
                 shutil.rmtree(path)
 
 

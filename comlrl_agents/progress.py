@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,12 +69,15 @@ class RunState:
     def __init__(self, trainer: "Trainer") -> None:
         self.trainer = trainer
         self.folder = trainer.folder.checkpoints
+        options = None if trainer.items.num_items is None else {"item": 0}
+        self._first_prompts = dict(trainer.env.reset(seed=0, options=options)[0])
 
     def find(self, wanted: bool | str | Path | None) -> Path | None:
         """The checkpoint to go on from, or None for a start from round 0.
 
         Raises:
             ConfigError: the folder holds a run and ``wanted`` does not ask to continue it.
+            CheckpointError: there are checkpoints, but all of them are damaged.
 
         """
         if isinstance(wanted, str | Path):
@@ -81,7 +85,13 @@ class RunState:
         if not wanted:
             self.trainer.folder.refuse_if_used()
             return None
-        return latest_checkpoint(self.folder)
+        newest = latest_checkpoint(self.folder)
+        if newest is None and any(self.folder.glob("step_*")):
+            raise CheckpointError(
+                f"{self.folder}: holds checkpoints, but none is whole; nothing was changed: restore one from a copy, "
+                "or start a new run in another output_dir"
+            )
+        return newest
 
     def save(self) -> Path:
         """Write a checkpoint of the run as it stands."""
@@ -101,6 +111,7 @@ class RunState:
         state = read_state(path)
         refuse_misfit(state["fingerprint"], self._fingerprint(), FREE_FIELDS, path)
         self._refuse_other_shapes(path)
+        learner = load_tensors(path / "learner.pt")
         run.tracker.rewind(state["tracker"])
         for index, module in distinct_modules(run.policies).items():
             load_weights(module, path / "weights" / f"agent_{index}.safetensors")
@@ -109,9 +120,13 @@ class RunState:
         run.replay.load_state_dict(state["replay"])
         run.items.load_state_dict(state["items"])
         run.streams.load_state_dict(state["streams"])
-        run.learner.load_state_dict(load_tensors(path / "learner.pt"))
+        run.learner.load_state_dict(learner)
         run.progress = Progress(**state["progress"])
         run.progress.sample = [(int(i), int(p)) for i, p in run.progress.sample]
+        # Going back leaves the checkpoints of another future behind; the next resume must not take one of them.
+        for later in self.folder.glob("step_*"):
+            if path.parent == self.folder and later.name > path.name:
+                shutil.rmtree(later)
         if run.progress.round > run.args.rounds and run.progress.epoch < run.args.num_train_epochs:
             # The run had ended and num_train_epochs has grown: go on with the last round's pairs.
             run.progress.round, run.progress.phase = run.args.rounds, "learn"
@@ -136,7 +151,12 @@ class RunState:
 
     def _fingerprint(self) -> dict[str, Any]:
         run = self.trainer
-        described = {"env": str(run.env), "agents": run.agents, "num_items": run.items.num_items}
+        described = {
+            "env": str(run.env),
+            "agents": run.agents,
+            "num_items": run.items.num_items,
+            "first prompts": self._first_prompts,
+        }
         fields: dict[str, Any] = json.loads(json.dumps({**described, **to_mapping(run.args)}))
         return fields
 

@@ -56,9 +56,9 @@ class RunFolder:
         (self.path / "versions.json").write_text(json.dumps(versions, indent=1) + "\n")
 
 
-def set_aside(folder: Path) -> Path | None:
-    """Move the round files of an earlier run into a folder beside them, so that a new run overwrites nothing."""
-    old = sorted(folder.glob("iteration_*.json")) if folder.is_dir() else []
+def set_aside(folder: Path, names: str) -> Path | None:
+    """Move what an earlier run left under ``names`` into a folder beside it, so that a new run overwrites nothing."""
+    old = sorted(folder.glob(names)) if folder.is_dir() else []
     if not old:
         return None
     number = 1 + sum(1 for _ in folder.glob("earlier_*"))

@@ -30,9 +30,11 @@ class AgentSequences:
         sums = values.new_zeros(2 * self.num_pairs).index_add(0, self.slots.to(values.device), values)
         return sums[0::2], sums[1::2]
 
-    def lengths(self) -> tuple[Tensor, Tensor]:
-        """Completion tokens per side, (winner (pairs,), loser (pairs,))."""
-        return self.per_side(torch.tensor([len(row) for row in self.completion_ids], dtype=torch.float32))
+    def lengths(self, score_final_token: bool = True) -> tuple[Tensor, Tensor]:
+        """Scored tokens per side, (winner (pairs,), loser (pairs,))."""
+        left_out = 0 if score_final_token else 1
+        counts = [max(len(row) - left_out, 0) for row in self.completion_ids]
+        return self.per_side(torch.tensor(counts, dtype=torch.float32))
 
 
 def agent_sequences(pairs: Sequence[PreferencePair], agent: int, policy: LLMPolicy) -> AgentSequences:

@@ -36,7 +36,7 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
         if isinstance(source, LLMPolicy):
             team.append(source)
             continue
-        if isinstance(source, str) or id(source) not in made:
+        if isinstance(source, str | os.PathLike) or id(source) not in made:
             made[id(source)] = _policy(source, own_tokenizer, index, devices[index], config)
         team.append(made[id(source)])
     for policy in team:

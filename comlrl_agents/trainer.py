@@ -139,8 +139,12 @@ class Trainer:
     def _start(self, state: RunState) -> None:
         # A run that was stopped before its first checkpoint may have left lines.
         self.tracker.rewind(dict.fromkeys(self.tracker.position(), 0))
-        if self.replay.folder != self.folder.pairs and (earlier := set_aside(self.replay.folder)):
-            self.tracker.console(f"the round files of an earlier run now lie in {earlier}")
+        for folder, own, names in (
+            (self.replay.folder, self.folder.pairs, "iteration_*.json"),
+            (self.history.folder, self.folder.policies, "round_*"),
+        ):
+            if folder != own and (earlier := set_aside(folder, names)):
+                self.tracker.console(f"{names} of an earlier run now lie in {earlier}")
         sources = [policy.name or type(policy.model).__name__ for policy in self.policies]
         self.folder.write_config(
             to_mapping(self.args),

@@ -57,7 +57,7 @@ class CopiedBranch:
 
     def step(self, actions: Texts) -> Step:
         """See :class:`Branch`."""
-        observations, rewards, _, _, infos = self._env.step(actions)
+        observations, rewards, _, _, infos = self._env.step(dict(actions))  # it may change what it is given
         self.agents = list(self._env.agents)
         return read_prompts(observations, self.agents), rewards, infos
 
@@ -88,9 +88,9 @@ class ReplayedBranch:
         observations, _ = self._env.reset(seed=self._seed, options=self._options)
         self._compare(self._prompts, read_prompts(observations, list(self._env.agents)))
         for past, prompts in self._way:
-            observations, *_ = self._env.step(past)
+            observations, *_ = self._env.step(dict(past))
             self._compare(prompts, read_prompts(observations, list(self._env.agents)))
-        observations, rewards, _, _, infos = self._env.step(actions)
+        observations, rewards, _, _, infos = self._env.step(dict(actions))
         self.agents = list(self._env.agents)
         prompts = read_prompts(observations, self.agents)
         self._way = (*self._way, (actions, prompts))

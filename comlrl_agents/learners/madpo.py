@@ -50,6 +50,7 @@ class MADPO:
             TrainingError: a log-probability, the loss or a gradient is not finite; no weight has changed then.
 
         """
+        self.optimizer.clear_gradients()
         batch = [agent_sequences(pairs, agent, policy) for agent, policy in enumerate(self.policies)]
         micro_batched = self.optimisation.micro_batch_tokens is not None
         with torch.set_grad_enabled(not micro_batched):
@@ -57,7 +58,7 @@ class MADPO:
         reference = self._reference_logps(batch)
 
         table = [row.detach().float().cpu().requires_grad_() for row in rows]
-        logps = _pair_logps(batch, table)
+        logps = _pair_logps(batch, table, self.optimisation.score_final_token)
         self._refuse_non_finite(logps, pairs)
         loss, margins = preference_loss(logps, self.loss, reference)
         # ∂loss/∂log π of every sequence: −η σ(−ηΔ)/P for a winner, + for a loser, and whatever a variant adds.
@@ -103,7 +104,7 @@ class MADPO:
         rows = [
             self._score(policy, own).float().cpu() for policy, own in zip(self.reference_policies, batch, strict=True)
         ]
-        return _pair_logps(batch, rows)
+        return _pair_logps(batch, rows, self.optimisation.score_final_token)
 
     def _refuse_non_finite(self, logps: PairLogps, pairs: Sequence[PreferencePair]) -> None:
         for side, values in (("winner", logps.winner), ("loser", logps.loser)):
@@ -117,9 +118,9 @@ class MADPO:
                 )
 
 
-def _pair_logps(batch: Sequence[AgentSequences], rows: Sequence[Tensor]) -> PairLogps:
+def _pair_logps(batch: Sequence[AgentSequences], rows: Sequence[Tensor], score_final_token: bool) -> PairLogps:
     sides = [own.per_side(row) for own, row in zip(batch, rows, strict=True)]
-    lengths = [own.lengths() for own in batch]
+    lengths = [own.lengths(score_final_token) for own in batch]
     return PairLogps(
         torch.stack([winner for winner, _ in sides]),
         torch.stack([loser for _, loser in sides]),

@@ -339,3 +339,54 @@ def test_one_model_object_for_two_agents_must_be_given_twice(tmp_path):
     )
     trainer.train()
     assert trainer.policies[0].model is trainer.policies[1].model
+
+
+def test_an_interrupted_trainer_resumes_itself_exactly(tmp_path, monkeypatch):
+    straight = iterative(tmp_path / "straight")
+    straight.train()
+    stopped = iterative(tmp_path / "stopped")
+    step, calls = stopped.learner.optimizer.step, []
+
+    def interrupt_once(progress):
+        calls.append(progress)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return step(progress)
+
+    monkeypatch.setattr(stopped.learner.optimizer, "step", interrupt_once)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.train()
+    stopped.train(resume_from_checkpoint=True)
+    for one, two in zip(straight.policies, stopped.policies, strict=True):
+        assert same_weights(one.model, two.model)
+
+
+def test_going_back_to_an_older_checkpoint_leaves_the_other_future_behind(tmp_path):
+    iterative(tmp_path, checkpoint_total_limit=None).train()
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    iterative(tmp_path, checkpoint_total_limit=2).train(resume_from_checkpoint=tmp_path / "checkpoints" / names[1])
+    again = iterative(tmp_path, num_iterations=4)
+    again.train(resume_from_checkpoint=True)
+    assert again.progress.round == 5
+
+
+def test_only_damaged_checkpoints_are_no_reason_to_start_over(tmp_path):
+    iterative(tmp_path).train()
+    for path in (tmp_path / "checkpoints").glob("*/state.json"):
+        path.unlink()
+    with pytest.raises(CheckpointError, match="holds checkpoints, but none is whole"):
+        iterative(tmp_path).train(resume_from_checkpoint=True)
+
+
+def test_another_task_behind_the_same_name_is_refused(tmp_path):
+    class Other(ColourEnv):
+        def __str__(self):
+            return str(ColourEnv())
+
+        def reset(self, seed=None, options=None):
+            prompts, infos = super().reset(seed, options)
+            return dict.fromkeys(prompts, "pick red"), infos
+
+    iterative(tmp_path).train()
+    with pytest.raises(CheckpointError, match=r"first prompts was .* and is"):
+        iterative(tmp_path, Other()).train(resume_from_checkpoint=True)
