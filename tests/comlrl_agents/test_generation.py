@@ -130,6 +130,14 @@ def test_candidates_are_the_largest(size):
         assert torch.equal(at, expected.indices)
 
 
+@torch.no_grad()
+def test_a_large_vocabulary_is_projected_to_the_same_logits():
+    for bias in (True, False):
+        linear = torch.nn.Linear(3, 1 << 14, bias=bias)
+        hidden = torch.randn(5, 3, generator=seeded())
+        torch.testing.assert_close(decoders._project(hidden, linear), linear(hidden))
+
+
 @pytest.mark.parametrize("name", ["llama", "gemma3", "mamba"])
 def test_the_generator_is_all_the_randomness(name):
     model = family(name)
