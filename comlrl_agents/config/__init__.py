@@ -1,0 +1,20 @@
+"""The public configurations: flat names and defaults of ALGORITHMS 14, checked at construction.
+
+Below this package nothing sees a flat configuration: ``sampling``, ``loss``, ``optimisation``, ``replay`` and
+``comparator`` hand out the small typed parts.
+"""
+
+from comlrl_agents.config.fields import from_mapping, to_mapping, unknown_name
+from comlrl_agents.config.madpo import MADPOConfig, MADPOIterConfig
+from comlrl_agents.config.rounds import IterConfig
+from comlrl_agents.config.team import TeamConfig
+
+__all__ = [
+    "IterConfig",
+    "MADPOConfig",
+    "MADPOIterConfig",
+    "TeamConfig",
+    "from_mapping",
+    "to_mapping",
+    "unknown_name",
+]

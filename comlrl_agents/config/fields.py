@@ -1,0 +1,110 @@
+"""Checked fields: a frozen dataclass whose values are refused at construction, and its way from and to plain data."""
+
+import difflib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self, TypeVar
+
+import msgspec
+
+from comlrl_env.errors import ConfigError
+
+FieldsT = TypeVar("FieldsT", bound="CheckedFields")
+
+
+@dataclass(kw_only=True, frozen=True)
+class CheckedFields:
+    """The base of the configurations: types, ranges and combinations of all fields are checked at construction.
+
+    Raises:
+        ConfigError: an unknown name, or a value that breaks a rule; the text names the field, the rule and the value.
+
+    """
+
+    def __new__(cls, **values: Any) -> Self:
+        """Refuse unknown names with the nearest known one, which a plain dataclass would not name."""
+        for name in values:
+            if name not in cls.__dataclass_fields__:
+                raise ConfigError(unknown_name(f"{cls.__name__}: unknown field", name, list(cls.__dataclass_fields__)))
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        for name, hint in typing.get_type_hints(type(self)).items():
+            _check_type(name, getattr(self, name), hint)
+        for name, (low, high) in self.ranges().items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise ConfigError(f"{name}: must lie in [{low:g}, {high:g}], actually {value!r}")
+        self.check_combinations()
+
+    @classmethod
+    def ranges(cls) -> dict[str, tuple[float, float]]:
+        """The closed interval of each bounded number."""
+        return {}
+
+    def check_combinations(self) -> None:
+        """Refuse fields that do not go together.
+
+        Raises:
+            ConfigError: naming the field, the rule and the value.
+
+        """
+
+
+def from_mapping(cls: type[FieldsT], values: Mapping[str, Any]) -> FieldsT:
+    """A configuration from text-like values (command line, YAML, TOML): ``"1e-6"`` becomes a float, ``"none"`` None.
+
+    Raises:
+        ConfigError: an unknown name (with the nearest known one), a value of the wrong type, an illegal combination.
+
+    """
+    hints = typing.get_type_hints(cls)
+    converted: dict[str, Any] = {}
+    for name, value in values.items():
+        if (
+            isinstance(value, str)
+            and value.lower() in ("none", "null")
+            and value not in typing.get_args(hints.get(name))
+        ):
+            value = None  # noqa: PLW2901 - both spellings people type; parallel_training has a value of that name
+        converted[name] = _convert(name, value, hints[name]) if name in hints else value
+    return cls(**converted)
+
+
+def to_mapping(config: CheckedFields) -> dict[str, Any]:
+    """The fields as plain data, in the order of their definition."""
+    return {f.name: getattr(config, f.name) for f in fields(config)}
+
+
+def unknown_name(what: str, name: str, known: list[str]) -> str:
+    """The text of an error about a name that nobody knows, with the nearest known one."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
+    return f"{what} {name!r}{hint}"
+
+
+def _convert(name: str, value: Any, hint: Any) -> Any:
+    try:
+        return msgspec.convert(value, hint, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name}: {_expected(hint)}, actually {value!r} ({error})") from error
+
+
+def _check_type(name: str, value: Any, hint: Any) -> None:
+    try:
+        msgspec.convert(value, hint, strict=True)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name}: {_expected(hint)}, actually {value!r}") from error
+    if isinstance(value, bool) and hint in (int, float):
+        raise ConfigError(f"{name}: {_expected(hint)}, actually {value!r}")
+
+
+def _expected(hint: Any) -> str:
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        return "must be one of " + ", ".join(map(repr, typing.get_args(hint)))
+    if origin in (typing.Union, types.UnionType):
+        return "must be " + " or ".join(_expected(part).removeprefix("must be ") for part in typing.get_args(hint))
+    return f"must be {getattr(hint, '__name__', str(hint))}"
