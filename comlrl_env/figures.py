@@ -5,18 +5,19 @@
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from comlrl_env.errors import ConfigError, TaskError
+from comlrl_env.players import Player, players
 from comlrl_env.registry import load_task
 from comlrl_env.task import History, Task
 from comlrl_env.types import Item, Turn
 
-Answer = Callable[[Item, History], Mapping[str, str]]
+KINDS = ("gold", "solo", "random")
 
 
 def measure(
@@ -27,23 +28,17 @@ def measure(
     ``random`` plays each item ``draws`` times. A kind that the task has no method for is left out.
     Raises :class:`TaskError` when the oracle fails: such a figure would be a number made up.
     """
-    rng = np.random.default_rng(seed)
-    kinds: dict[str, tuple[Answer | None, int]] = {
-        "gold": (getattr(task, "gold", None), 1),
-        "solo": (getattr(task, "solo", None), 1),
-    }
-    sample = getattr(task, "sample_answers", None)
-    kinds["random"] = (None if sample is None else lambda item, history: sample(item, rng, history), draws)
     items = task.items(split)
     chosen = [items[index] for index in range(min(num_items, len(items)))]
-    return {
-        name: float(np.mean([episode_return(task, item, answer) for item in chosen for _ in range(times)]))
-        for name, (answer, times) in kinds.items()
-        if answer is not None
-    }
+    returns: dict[str, list[float]] = {name: [] for name in KINDS if name in players(task)}
+    for draw in range(draws):
+        for name, player in players(task, seed * draws + draw).items():
+            if name in returns and (draw == 0 or name == "random"):
+                returns[name] += [episode_return(task, item, player) for item in chosen]
+    return {name: float(np.mean(values)) for name, values in returns.items()}
 
 
-def episode_return(task: Task, item: Item, answer: Answer) -> float:
+def episode_return(task: Task, item: Item, answer: Player) -> float:
     """Play one item and return the sum of its rewards. Raises :class:`TaskError` when the oracle fails."""
     history: History = ()
     while len(history) < task.num_turns:

@@ -54,6 +54,15 @@ def item_rng(seed: int, split: str, index: int, level: int) -> np.random.Generat
     return np.random.default_rng(np.random.SeedSequence(entropy))
 
 
+def item_class(seed: int, split: str) -> int:
+    """Return the class in 0 … 3 to which the items of a split belong, one by split and parity of the seed.
+
+    A task whose content has a number modulo 4 (a sum, two parities) and that gives this class to every item keeps
+    train and eval, and neighbouring seeds, apart by construction.
+    """
+    return 2 * SPLITS.index(check_split(split)) + seed % 2
+
+
 class ProceduralItems(Sequence[Item]):
     """The items of one split, built when they are read.
 

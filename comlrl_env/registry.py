@@ -24,7 +24,9 @@ from comlrl_env.errors import ConfigError, RegistryError
 GROUP = "comlrl_env.tasks"
 
 BUILT_IN = {
+    "comlrl/GridBuild-v0": "comlrl_env.tasks.building.grid_build:GridBuild",
     "comlrl/HumanEval-v0": "comlrl_env.tasks.code.human_eval:HumanEval",
+    "comlrl/JointCalls-v0": "comlrl_env.tasks.calls.joint_calls:JointCalls",
     "comlrl/LengthRatio-v0": "comlrl_env.tasks.stories.length_ratio:LengthRatio",
     "comlrl/Partition-v0": "comlrl_env.tasks.partition.partition:Partition",
 }

@@ -49,6 +49,6 @@ def test_a_broken_oracle_gives_no_figure():
 
 def test_command(capsys):
     main(["comlrl/Partition-v0", "num_things=4", "split=eval", "num_items=16"])
-    assert capsys.readouterr().out.startswith("gold 1.0000  solo 0.0000  random 0.1")
+    assert capsys.readouterr().out.startswith("gold 1.0000  solo 0.0000  random 0.")
     with pytest.raises(ConfigError, match="figures: expected an id"):
         main([])

@@ -71,7 +71,7 @@ def test_module_and_class():
         ("Partition-v0", "did you mean 'comlrl/Partition-v0'?"),
         ("COMLRL/partition-V0", "did you mean 'comlrl/Partition-v0'?"),
         ("comlrl/Partition-v9", "did you mean 'comlrl/Partition-v0'?"),
-        ("zzz", "unknown environment 'zzz'; comlrl_env.list_envs() has comlrl/HumanEval-v0, "),
+        ("zzz", "unknown environment 'zzz'; comlrl_env.list_envs() has comlrl/"),
         ("", "unknown environment ''"),
         ("a b c!", "unknown environment 'a b c!'"),
         (3, "environment id: expected a str such as 'comlrl/Partition-v0', actually 3"),

@@ -1,0 +1,1 @@
+"""Blueprints that several builders fill cell by cell with text commands."""

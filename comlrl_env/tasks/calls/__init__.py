@@ -1,0 +1,1 @@
+"""Requests that several agents fulfil with calls of their own tools."""
