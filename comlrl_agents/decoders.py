@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from comlrl_agents.forward import forward
 from comlrl_agents.head import find_head
 from comlrl_agents.lean import LeanDecoder
+from comlrl_agents.projection import projection
 from comlrl_agents.tokens import pad
 
 
@@ -43,6 +44,8 @@ class CachedDecoder:
         from transformers import DynamicCache
 
         self._model, self._head = model, find_head(model)
+        if self._head is not None:
+            self._project = projection(self._head.linear, len(repeat), steps)
         device = next(model.parameters()).device
         ids, real = (x.to(device) for x in pad(prompts, "left"))
         self._cache = DynamicCache(config=model.config)  # type: ignore[arg-type]  # a PreTrainedConfig
@@ -87,17 +90,6 @@ def _few_rows(hidden: Tensor, linear: nn.Linear) -> Tensor:
         return nn.functional.linear(hidden, linear.weight, linear.bias)
     logits = torch.mm(linear.weight, hidden.T).T.contiguous()
     return logits if linear.bias is None else logits + linear.bias
-
-
-def _project(hidden: Tensor, linear: nn.Linear) -> Tensor:
-    """The head on a few rows. On CPUs the product of its transpose is up to twice as fast for large
-    vocabularies.
-    """
-    few_and_wide = len(hidden) <= 128 and linear.out_features >= 1 << 14
-    if hidden.device.type != "cpu" or not few_and_wide or torch.is_autocast_enabled("cpu"):
-        return nn.functional.linear(hidden, linear.weight, linear.bias)
-    logits = (linear.weight @ hidden.T).T.contiguous()
-    return logits if linear.bias is None else logits.add_(linear.bias)
 
 
 def find_decoder(model: nn.Module) -> type[Decoder] | None:

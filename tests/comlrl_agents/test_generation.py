@@ -8,6 +8,7 @@ from comlrl_agents import decoders, generation, sampler
 from comlrl_agents.decoders import CachedDecoder, find_decoder
 from comlrl_agents.generation import generate
 from comlrl_agents.lean import LeanDecoder
+from comlrl_agents.projection import projection
 from comlrl_agents.types import Sampling
 from comlrl_env.errors import TrainingError
 from tests.comlrl_agents.families import family
@@ -131,11 +132,16 @@ def test_candidates_are_the_largest(size):
 
 
 @torch.no_grad()
-def test_a_large_vocabulary_is_projected_to_the_same_logits():
-    for bias in (True, False):
-        linear = torch.nn.Linear(3, 1 << 14, bias=bias)
-        hidden = torch.randn(5, 3, generator=seeded())
-        torch.testing.assert_close(decoders._project(hidden, linear), linear(hidden))
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "steps", "width"), [(5, 99, 1 << 14), (20, 1, 1 << 14), (20, 99, 1 << 14), (3, 3, 40)]
+)
+def test_every_way_to_project_gives_the_same_logits(bias, rows, steps, width):
+    linear = torch.nn.Linear(16, width, bias=bias)
+    project = projection(linear, rows, steps)
+    for count in (rows, 1):  # rows end
+        hidden = torch.randn(count, 16, generator=seeded())
+        torch.testing.assert_close(project(hidden), linear(hidden))
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3", "mamba"])
