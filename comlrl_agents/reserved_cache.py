@@ -27,7 +27,7 @@ class _ReservedLayer(DynamicLayer):
     """``keys`` and ``values`` are the filled part of the reserved room, (rows, heads, tokens, features)."""
 
     def __init__(self, keys: Tensor, values: Tensor, steps: int, *, is_sliding: bool) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # transformers' own
         self.lazy_initialization(keys, values)
         self.is_sliding = is_sliding
         self._room = [
@@ -40,14 +40,15 @@ class _ReservedLayer(DynamicLayer):
         start, end = self._length, self._length + key_states.shape[2]
         for room, new in zip(self._room, (key_states, value_states), strict=True):
             room[:, :, start:end] = new
-        self._show(end)
-        return self.keys, self.values
+        return self._show(end)
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Keep these rows."""
         self._room = [room[indices] for room in self._room]
         self._show(self._length)
 
-    def _show(self, length: int) -> None:
+    def _show(self, length: int) -> tuple[Tensor, Tensor]:
         self._length = length
-        self.keys, self.values = (room[:, :, :length] for room in self._room)
+        keys, values = (room[:, :, :length] for room in self._room)
+        self.keys, self.values = keys, values
+        return keys, values

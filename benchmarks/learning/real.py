@@ -37,7 +37,7 @@ from comlrl_env.tasks.code.human_eval import HumanEval
 
 SETTINGS: dict[str, Any] = {
     "num_iterations": 2,
-    "items_per_round": 2,
+    "items_per_round": 3,
     "preference_num_candidates": 8,
     "preference_pairs_per_sample": 4,
     "max_new_tokens": 96,
@@ -58,7 +58,7 @@ SETTINGS: dict[str, Any] = {
 }
 LEVEL = 2
 """The two thirds of the problems with the shortest solutions: the longest do not fit in ``max_new_tokens``."""
-EVAL_ANSWERS = 1
+EVAL_ANSWERS = 2
 
 
 @dataclass(frozen=True, slots=True)
