@@ -23,6 +23,7 @@ from comlrl_agents.config import to_mapping
 from comlrl_agents.optimisation import distinct_modules
 from comlrl_agents.policy_history import load_weights, weights
 from comlrl_env.errors import CheckpointError
+from comlrl_env.parallel import begin
 
 if TYPE_CHECKING:
     from comlrl_agents.trainer import Trainer
@@ -70,7 +71,7 @@ class RunState:
         self.trainer = trainer
         self.folder = trainer.folder.checkpoints
         options = None if trainer.items.num_items is None else {"item": 0}
-        self._first_prompts = dict(trainer.env.reset(seed=0, options=options)[0])
+        self._first_prompts = dict(begin(trainer.env, seed=0, options=options)[0])
 
     def find(self, wanted: bool | str | Path | None) -> Path | None:
         """The checkpoint to go on from, or None for a start from round 0.
