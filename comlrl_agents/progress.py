@@ -121,7 +121,7 @@ class RunState:
         run.replay.load_state_dict(state["replay"])
         run.items.load_state_dict(state["items"])
         run.streams.load_state_dict(state["streams"])
-        run.learner.load_state_dict(learner)
+        run.learning.load_state_dict(learner)
         run.progress = Progress(**state["progress"])
         run.progress.sample = [(int(i), int(p)) for i, p in run.progress.sample]
         # Going back leaves the checkpoints of another future behind; the next resume must not take one of them.
@@ -137,7 +137,7 @@ class RunState:
         (staged / "weights").mkdir()
         for index, module in distinct_modules(run.policies).items():
             save_file(weights(module), staged / "weights" / f"agent_{index}.safetensors")
-        save_tensors(run.learner.state_dict(), staged / "learner.pt")
+        save_tensors(run.learning.state_dict(), staged / "learner.pt")
         mirror(run.replay.folder, staged / "pairs")
         mirror(run.history.folder, staged / "policies")
         state = {
