@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from comlrl_agents.reward_text import Joint, encode_joint
 from comlrl_agents.model_source import load_model, load_tokenizer
 from comlrl_agents.placement import pick_device
+from comlrl_agents.reward_text import Joint, encode_joint
 from comlrl_agents.scalar_model import ScalarModel, backbone_of
 from comlrl_agents.scored_states import Row
 from comlrl_env.errors import ConfigError

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from comlrl_agents.reward_text import Joint
 from comlrl_agents.losses import bradley_terry_loss
 from comlrl_agents.optimisation import Optimisation, TeamOptimizer
 from comlrl_agents.reward_model import JointRewardModel
+from comlrl_agents.reward_text import Joint
 from comlrl_env.errors import TrainingError
 from comlrl_env.types import JointTurn, PreferencePair
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from comlrl_agents.reward_text import encode_joint, joint_text
 from comlrl_agents.learners.marlhf import RewardFit, RewardFitRule
 from comlrl_agents.losses import bradley_terry_loss
 from comlrl_agents.reward_model import JointRewardModel
+from comlrl_agents.reward_text import encode_joint, joint_text
 from comlrl_agents.scalar_model import backbone_of, pool_last
 from comlrl_env.errors import ConfigError, TrainingError
 from comlrl_env.types import Completion, JointTurn, PreferencePair
