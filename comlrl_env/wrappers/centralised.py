@@ -8,7 +8,6 @@ from gymnasium.spaces import Dict
 from pettingzoo import ParallelEnv
 
 from comlrl_env.errors import ActionError
-from comlrl_env.parallel import advance, begin
 from comlrl_env.shared_reward import RewardRule, check_rule, shared_score
 
 Observation = dict[str, Any]
@@ -42,7 +41,7 @@ class CentralisedEnv(gymnasium.Env[Observation, Any]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode; arguments go to the environment."""
         super().reset(seed=seed)
-        observations, infos = begin(self.env, seed, options)
+        observations, infos = self.env.reset(seed=seed, options=options)
         self._last, self._terminated = dict(observations), set()
         return dict(self._last), dict(infos)
 
@@ -52,7 +51,7 @@ class CentralisedEnv(gymnasium.Env[Observation, Any]):
         if not acting:
             raise ActionError("step: the episode is over or has not begun; call reset() first")
         actions = self._by_agent(action)
-        observations, rewards, terminations, _, infos = advance(self.env, {agent: actions[agent] for agent in acting})
+        observations, rewards, terminations, _, infos = self.env.step({agent: actions[agent] for agent in acting})
         self._last |= observations
         self._terminated |= {agent for agent, ended in terminations.items() if ended}
         over = not self.env.agents
