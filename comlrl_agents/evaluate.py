@@ -10,6 +10,7 @@ import numpy as np
 from comlrl_agents.collect import agent_prompt
 from comlrl_agents.items import first_items
 from comlrl_agents.types import Policy
+from comlrl_env.parallel import Began, advance, begin
 from comlrl_env.shared_reward import RewardRule, shared_score
 
 
@@ -34,7 +35,8 @@ def evaluate(
     """Play one episode on each of the first ``num_samples`` items of ``env``.
 
     Args:
-        policies, rngs: by agent name. batch_size: episodes played side by side, so that prompts are answered together.
+        policies, rngs: by agent name. batch_size: episodes played side by side on copies of ``env``, so that prompts
+            are answered together; an environment that cannot be copied plays them itself, one after another.
         reward_rule: how rewards that differ between agents are combined, see ``PreferenceWrapper``.
 
     Returns:
@@ -45,20 +47,26 @@ def evaluate(
     """
     resets = first_items(env, num_samples)
     rows: list[dict[str, Any]] = []
-    for start in range(0, len(resets), batch_size):
-        copies = [copy.deepcopy(env) for _ in resets[start : start + batch_size]]
-        states = [
-            c.reset(seed=reset.seed, options=reset.options)
-            for c, reset in zip(copies, resets[start : start + batch_size], strict=True)
-        ]
-        rows += _play(policies, copies, states, rngs, reward_rule)
+    while len(rows) < len(resets):
+        batch = resets[len(rows) : len(rows) + batch_size]
+        envs = _copies(env, len(batch))
+        states = [begin(one, reset.seed, reset.options) for one, reset in zip(envs, batch, strict=False)]
+        rows += _play(policies, envs, states, rngs, reward_rule)
     return Evaluation(_metrics(rows), rows, [row["return"] for row in rows if row["return"] is not None])
+
+
+def _copies(env: Any, count: int) -> list[Any]:
+    """``count`` copies of the environment, or the environment alone when it cannot be copied."""
+    try:
+        return [copy.deepcopy(env) for _ in range(count)]
+    except Exception:  # noqa: BLE001 - open connections, locks, processes: its episodes are played one after another
+        return [env]
 
 
 def _play(
     policies: Mapping[str, Policy],
     envs: Sequence[Any],
-    states: Sequence[tuple[dict[str, str], dict[str, Any]]],
+    states: Sequence[Began],
     rngs: Mapping[str, np.random.Generator],
     reward_rule: RewardRule | None,
 ) -> list[dict[str, Any]]:
@@ -78,7 +86,7 @@ def _play(
         for place, i in enumerate(live):
             joint = {agent: answers[agent][place][0].text for agent in agents}
             prompts = states[i][0]
-            observations, rewards, _, _, infos = envs[i].step(joint)
+            observations, rewards, _, _, infos = advance(envs[i], joint)
             states[i] = (observations, infos)
             score = shared_score(rewards, infos, agents, reward_rule)
             known = score.status == "ok"

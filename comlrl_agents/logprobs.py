@@ -64,7 +64,7 @@ def token_logprobs(
     rows = _rows(prompt_ids, completion_ids, score_final_token)
     without_dropout(model)
     device = _device(model)
-    parts = [_flat_logprobs(model, batch) for batch in _micro_batches(rows, micro_batch_tokens)]
+    parts = [_flat_logprobs(model, batch) for batch in micro_batches(rows, micro_batch_tokens)]
     nothing = torch.zeros(1, device=device, requires_grad=torch.is_grad_enabled())
     flat = torch.cat([*(values for values, _ in parts), nothing])
     place, at = {}, 0
@@ -101,7 +101,7 @@ def backward_weighted(
     for row, weight in zip(rows, weights.tolist(), strict=True):
         total[row] = total.get(row, 0.0) + weight
     logprob: dict[Row, Tensor] = {}
-    for batch in _micro_batches(rows, micro_batch_tokens):
+    for batch in micro_batches(rows, micro_batch_tokens):
         values, order = _backward_flat(model, batch, total)
         at = 0
         for row in order:
@@ -151,7 +151,7 @@ def _rows(prompt_ids: Sequence[TokenIds], completion_ids: Sequence[TokenIds], sc
     return rows
 
 
-def _micro_batches(rows: Iterable[Row], budget: int | None) -> Iterator[list[Row]]:
+def micro_batches(rows: Iterable[Row], budget: int | None) -> Iterator[list[Row]]:
     """The distinct rows that have something to score, as many at a time as fit the budget of tokens.
 
     Rows of one prompt stand together, and prompts of one length.

@@ -52,6 +52,16 @@ def ipo_loss(margins: Tensor, beta: float = 0.1) -> Tensor:
     return (margins.sum(dim=0) - 1.0 / (2.0 * beta)).square().mean()
 
 
+def bradley_terry_loss(winner_rewards: Tensor, loser_rewards: Tensor) -> Tensor:
+    """−E[log σ(R(winner) − R(loser))] (Bradley and Terry 1952; Christiano et al. 2017, eq. 1).
+
+    Args:
+        winner_rewards, loser_rewards: (pairs,), summed over turns.
+
+    """
+    return -F.logsigmoid(winner_rewards - loser_rewards).mean()
+
+
 def winner_term(winner_logps: Tensor, winner_lengths: Tensor) -> Tensor:
     """Negative log-likelihood of the winners per token (Pang et al. 2024, "Iterative Reasoning Preference
     Optimization", eq. 1), the mean over pairs of the sum over agents.

@@ -1,6 +1,6 @@
 """One optimizer per distinct set of weights: AdamW, gradient clipping, learning-rate schedule."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -49,10 +49,20 @@ def distinct_modules(policies: Sequence[LLMPolicy]) -> dict[int, nn.Module]:
 
 
 class TeamOptimizer:
-    """AdamW for every distinct model of a team. Weight decay is 0, as usual in preference training."""
+    """AdamW for every distinct model of a team. Weight decay is 0, as usual in preference training.
 
-    def __init__(self, modules: dict[int, nn.Module], optimisation: Optimisation) -> None:
+    ``who`` and ``rate_field`` name the models and their learning rate in errors and metrics.
+    """
+
+    def __init__(
+        self,
+        modules: Mapping[int, nn.Module],
+        optimisation: Optimisation,
+        who: str = "agent",
+        rate_field: str = "agent_learning_rate",
+    ) -> None:
         self.optimisation = optimisation
+        self._who, self._rate_field = who, rate_field
         self.updates = 0
         self._parameters = {
             index: [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -81,8 +91,8 @@ class TeamOptimizer:
         for index, norm in norms.items():
             if not torch.isfinite(torch.tensor(norm)):
                 raise TrainingError(
-                    f"agent {index}: the gradient norm must be finite, actually {norm}; lower agent_learning_rate, or "
-                    "resume from the last checkpoint with another value"
+                    f"{self._who} {index}: the gradient norm must be finite, actually {norm}; lower "
+                    f"{self._rate_field}, or resume from the last checkpoint with another value"
                 )
         rate = self.optimisation.learning_rate * schedule_factor(
             self.optimisation.lr_scheduler_type, self.updates, self.optimisation.warmup_steps, progress
@@ -93,7 +103,7 @@ class TeamOptimizer:
             optimizer.step()
         self.updates += 1
         total = sum(norm**2 for norm in norms.values()) ** 0.5
-        per_agent = {f"agent_{index}/grad_norm": norm for index, norm in norms.items()}
+        per_agent = {f"{self._who}_{index}/grad_norm": norm for index, norm in norms.items()}
         return {"learning_rate": rate, "grad_norm": total, **per_agent}
 
     def _clip(self, index: int) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 
 from comlrl_agents.types import Policy
 from comlrl_env.errors import ConfigError
+from comlrl_env.parallel import advance, begin
 
 BLOCK = '"""'
 HOW_TO = f"(an empty line ends your answer; a text with empty lines goes between two lines of {BLOCK})"
@@ -71,7 +72,7 @@ class Game:
 
     def episode(self) -> None:
         """One item from its prompts to its last score. Raises :class:`Left` when the person leaves."""
-        prompts, infos = self.env.reset(seed=self._seed)
+        prompts, infos = begin(self.env, self._seed)
         self._seed = None  # the next items follow from the first seed
         _check_text(prompts)
         names = list(self.env.agents)
@@ -82,7 +83,7 @@ class Game:
             for agent, text in joint.items():
                 if agent not in self._people:
                     self._say(f"{_rule(f'{agent} answers')}\n{text}")
-            prompts, rewards, _, _, infos = self.env.step(joint)
+            prompts, rewards, _, _, infos = advance(self.env, joint)
             self._say(verdict(names[0], rewards, infos))
             turn += 1
 

@@ -23,6 +23,7 @@ from comlrl_agents.config import to_mapping
 from comlrl_agents.optimisation import distinct_modules
 from comlrl_agents.policy_history import load_weights, weights
 from comlrl_env.errors import CheckpointError
+from comlrl_env.parallel import begin
 
 if TYPE_CHECKING:
     from comlrl_agents.trainer import Trainer
@@ -70,7 +71,7 @@ class RunState:
         self.trainer = trainer
         self.folder = trainer.folder.checkpoints
         options = None if trainer.items.num_items is None else {"item": 0}
-        self._first_prompts = dict(trainer.env.reset(seed=0, options=options)[0])
+        self._first_prompts = dict(begin(trainer.env, seed=0, options=options)[0])
 
     def find(self, wanted: bool | str | Path | None) -> Path | None:
         """The checkpoint to go on from, or None for a start from round 0.
@@ -120,7 +121,7 @@ class RunState:
         run.replay.load_state_dict(state["replay"])
         run.items.load_state_dict(state["items"])
         run.streams.load_state_dict(state["streams"])
-        run.learner.load_state_dict(learner)
+        run.learning.load_state_dict(learner)
         run.progress = Progress(**state["progress"])
         run.progress.sample = [(int(i), int(p)) for i, p in run.progress.sample]
         # Going back leaves the checkpoints of another future behind; the next resume must not take one of them.
@@ -136,7 +137,7 @@ class RunState:
         (staged / "weights").mkdir()
         for index, module in distinct_modules(run.policies).items():
             save_file(weights(module), staged / "weights" / f"agent_{index}.safetensors")
-        save_tensors(run.learner.state_dict(), staged / "learner.pt")
+        save_tensors(run.learning.state_dict(), staged / "learner.pt")
         mirror(run.replay.folder, staged / "pairs")
         mirror(run.history.folder, staged / "policies")
         state = {

@@ -45,6 +45,11 @@ def encode_prompt(tokenizer: Any, prompt: Prompt, chat: bool | None = None) -> l
     return ids
 
 
+def opening_ids(tokenizer: Any) -> list[int]:
+    """What the tokenizer puts in front of a text: its BOS, or nothing."""
+    return _encode_text(tokenizer, "")
+
+
 def has_chat_template(tokenizer: Any) -> bool:
     """Whether the tokenizer brings a template for chats."""
     return bool(getattr(tokenizer, "chat_template", None))

@@ -5,12 +5,10 @@ lies in :class:`Progress`, the random streams, the replay index and the item sch
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, Protocol
 
 from comlrl_agents.collect import Collection, Side, collect
 from comlrl_agents.comparators import Comparator
@@ -18,8 +16,8 @@ from comlrl_agents.config import MADPOConfig, MADPOIterConfig, TeamConfig, to_ma
 from comlrl_agents.drift import mean_logprob
 from comlrl_agents.evaluate import evaluate
 from comlrl_agents.items import ItemSchedule
-from comlrl_agents.learners.madpo import MADPO
 from comlrl_agents.policy_history import PolicyHistory
+from comlrl_agents.preference_epochs import PreferenceEpochs
 from comlrl_agents.progress import Progress, RunState
 from comlrl_agents.replay import PairSample, ReplayBuffer
 from comlrl_agents.report import write_report
@@ -30,6 +28,25 @@ from comlrl_agents.tracking import Tracker
 from comlrl_env.errors import ConfigError
 from comlrl_env.preferences import PreferenceWrapper
 from comlrl_env.shared_reward import RewardRule
+
+
+class Learning(Protocol):
+    """The learning half of a round: what each algorithm family does with the round's pairs."""
+
+    def prepare(self) -> None:
+        """Take what is needed from the run folder, once it is there."""
+
+    def learn(self, sample: PairSample, save: Callable[[], Path]) -> None:
+        """Do what ``Progress`` says is left of this round; ``save`` writes a checkpoint."""
+
+    def save_model(self, folder: Path) -> None:
+        """Write whatever stands beside the agents' own folders."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Optimizers and models of its own, as tensors and plain values."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state`` stopped."""
 
 
 class Trainer:
@@ -83,14 +100,11 @@ class Trainer:
         self.replay = ReplayBuffer(self._subfolder("preference_replay_dir", self.folder.pairs), self.args.replay)
         rule = self.args.comparator
         self.comparator = None if rule is None else Comparator(rule, self.policies, self.history)
-        self.learner = self._make_learner()
         self.progress = Progress()
+        self.learning = self._make_learning()
 
-    def _make_learner(self) -> Any:
+    def _make_learning(self) -> Learning:
         raise ConfigError(f"{type(self).__name__} is the base of the trainers; use MADPOTrainer or MADPOIterTrainer")
-
-    def _prepare_learner(self) -> None:
-        """What a learner needs from the run folder, once it is there."""
 
     # ---------------------------------------------------------------- what a user calls
 
@@ -115,7 +129,7 @@ class Trainer:
             else:
                 state.restore(checkpoint)
                 self.tracker.console(f"resumed from {checkpoint}")
-            self._prepare_learner()
+            self.learning.prepare()
             while self.progress.round <= self.args.rounds:
                 if self.progress.phase == "collect":
                     self._collect_round()
@@ -133,6 +147,7 @@ class Trainer:
         """Write ``agent_0``, ``agent_1``, … , each a folder that ``from_pretrained`` loads, with its tokenizer."""
         for index, policy in enumerate(self.policies):
             policy.save(Path(folder) / f"agent_{index}")
+        self.learning.save_model(Path(folder))
 
     # ---------------------------------------------------------------- the phases
 
@@ -151,7 +166,7 @@ class Trainer:
             {"algorithm": type(self).__name__, "env": str(self.env), "agents": sources},
         )
         self.history.save(0)
-        self._log_evaluation()
+        self.log_evaluation()
         state.save()
 
     def _collect_round(self) -> None:
@@ -163,7 +178,7 @@ class Trainer:
             rule = self.comparator.rule
             other = self._side("comparator", self.comparator.policies(iteration), rule.num_candidates)
         self.tracker.progress(iteration, self.args.rounds, "collect", 0, len(resets))
-        with self._timed("collect"):
+        with self.timed("collect"):
             collection = collect(self.wrapper, resets, team, other, self.streams["selection"])
         self.replay.add(iteration, collection.pairs)
         sample = self.replay.draw(iteration, self.streams["replay"])
@@ -171,7 +186,7 @@ class Trainer:
         self.progress.env_steps += collection.scored
         self.progress.reference_env_steps += len(collection.pairs) * self.args.environment_steps_per_pair
         self.progress.phase, self.progress.epoch = "learn", 0
-        self._log({**collection.metrics(), **self._drift(collection), **sample.round_shares()})
+        self.log({**collection.metrics(), **self._drift(collection), **sample.round_shares()})
         self.tracker.log_samples(
             self.progress.updates,
             [{"round": iteration, "phase": "collect", **row} for row in collection.examples[:4]],
@@ -182,37 +197,7 @@ class Trainer:
         if not len(sample):
             self.tracker.console(f"round {self.progress.round}: no pair to train on, the policies stay as they are")
             return
-        while self.progress.epoch < self.args.num_train_epochs:
-            with self._timed("learn"):
-                self._learn_epoch(sample)
-            self.progress.epoch += 1
-            if self.args.num_train_epochs > 1 and self.progress.epoch % self.args.checkpoint_interval == 0:
-                state.save()
-
-    def _learn_epoch(self, sample: PairSample) -> None:
-        order = self.streams["shuffle"].permutation(len(sample))
-        size = self.args.batch_size
-        window: list[dict[str, float]] = []
-        for start in range(0, len(order), size):
-            pairs = [sample[int(i)] for i in order[start : start + size]]
-            done = (self.progress.epoch + start / len(order)) / self.args.num_train_epochs
-            stats = self.learner.learn(pairs, progress=(self.progress.round - 1 + done) / self.args.rounds)
-            self.progress.updates += 1
-            window.append(stats)
-            last = start + size >= len(order)
-            if last or self.progress.updates % self.args.logging_steps == 0:
-                self._log({name: float(np.mean([s[name] for s in window])) for name in stats})
-                window = []
-            self.tracker.progress(
-                self.progress.round,
-                self.args.rounds,
-                "learn",
-                start + len(pairs),
-                len(order),
-                loss=stats["loss"],
-            )
-            if self.progress.updates % self.args.eval_interval == 0:
-                self._log_evaluation()
+        self.learning.learn(sample, state.save)
 
     def _finish_round(self, state: RunState) -> None:
         number = self.progress.round
@@ -223,7 +208,7 @@ class Trainer:
         self.progress.round, self.progress.phase = number + 1, "collect"
         last = number == self.args.rounds
         if last and self.progress.evaluated_at != self.progress.updates:
-            self._log_evaluation()
+            self.log_evaluation()
         if last or number % self.args.checkpoint_interval == 0:
             state.save()
 
@@ -242,7 +227,7 @@ class Trainer:
         """How likely the team's own samples are under its initial weights (mean log-probability per token)."""
         if not self.args.drift_samples:
             return {}
-        with self._timed("drift"):
+        with self.timed("drift"):
             initial = self.history.load(0)
             return {
                 f"agent_{i}/drift": mean_logprob(policy, own[: self.args.drift_samples])
@@ -261,16 +246,18 @@ class Trainer:
         )
         return outcome.metrics, outcome.samples
 
-    def _log_evaluation(self) -> None:
-        with self._timed("evaluate"):
+    def log_evaluation(self) -> None:
+        """Evaluate the current team and write the figures down."""
+        with self.timed("evaluate"):
             metrics, samples = self._evaluate(self.args.eval_num_samples)
         self.progress.evaluated_at = self.progress.updates
         self.progress.last_evaluation = metrics
-        self._log(metrics, show=True)
+        self.log(metrics, show=True)
         rows = [{"round": self.progress.round, "phase": "eval", **row} for row in samples[:4]]
         self.tracker.log_samples(self.progress.updates, rows)
 
-    def _log(self, metrics: dict[str, float], *, show: bool = False) -> None:
+    def log(self, metrics: dict[str, float], *, show: bool = False) -> None:
+        """Write metrics with the run's counters; ``show`` puts the important ones on the console too."""
         counters = {
             "round": min(self.progress.round, self.args.rounds),
             "env_step": self.progress.env_steps,
@@ -279,7 +266,8 @@ class Trainer:
         self.tracker.log(self.progress.updates, counters | metrics, show=show)
 
     @contextmanager
-    def _timed(self, phase: str) -> Iterator[None]:
+    def timed(self, phase: str) -> Iterator[None]:
+        """Write down the wall-clock seconds of a part of the round."""
         start = time.perf_counter()
         yield
         self.tracker.log_time(self.progress.updates, {phase: time.perf_counter() - start})
@@ -312,12 +300,8 @@ class MADPOTrainer(Trainer):
     config_class = MADPOConfig
     args: MADPOConfig
 
-    def _make_learner(self) -> MADPO:
-        return MADPO(self.policies, self.args.loss, self.args.optimisation)
-
-    def _prepare_learner(self) -> None:
-        if self.args.reference_anchored:
-            self.learner.reference_policies = self.history.load(0)
+    def _make_learning(self) -> Learning:
+        return PreferenceEpochs(self, self.args)
 
 
 class MADPOIterTrainer(MADPOTrainer):

@@ -14,6 +14,7 @@ from gymnasium.utils import EzPickle
 from pettingzoo import AECEnv, ParallelEnv
 
 from comlrl_env.errors import TaskError
+from comlrl_env.parallel import advance, begin, read_prompts
 
 Texts = dict[str, str]
 Step = tuple[Texts, Mapping[str, Any], Mapping[str, Any]]
@@ -57,7 +58,7 @@ class CopiedBranch:
 
     def step(self, actions: Texts) -> Step:
         """See :class:`Branch`."""
-        observations, rewards, _, _, infos = self._env.step(dict(actions))  # it may change what it is given
+        observations, rewards, _, _, infos = advance(self._env, dict(actions))  # it may change what it is given
         self.agents = list(self._env.agents)
         return read_prompts(observations, self.agents), rewards, infos
 
@@ -85,12 +86,12 @@ class ReplayedBranch:
 
     def step(self, actions: Texts) -> Step:
         """Reset, replay, then go on; see :class:`Branch`."""
-        observations, _ = self._env.reset(seed=self._seed, options=self._options)
+        observations, _ = begin(self._env, self._seed, self._options)
         self._compare(self._prompts, read_prompts(observations, list(self._env.agents)))
         for past, prompts in self._way:
-            observations, *_ = self._env.step(dict(past))
+            observations, *_ = advance(self._env, dict(past))
             self._compare(prompts, read_prompts(observations, list(self._env.agents)))
-        observations, rewards, _, _, infos = self._env.step(dict(actions))
+        observations, rewards, _, _, infos = advance(self._env, dict(actions))
         self.agents = list(self._env.agents)
         prompts = read_prompts(observations, self.agents)
         self._way = (*self._way, (actions, prompts))
@@ -105,17 +106,6 @@ class ReplayedBranch:
                 "environment ignores its seed, so the candidates of one item would be judged on different items; "
                 "draw everything in reset from its seed, or let copy.deepcopy copy the environment"
             )
-
-
-def read_prompts(observations: Mapping[str, Any], agents: list[str]) -> Texts:
-    """The observations of the agents that act next; TaskError when one is missing or no text."""
-    for agent in agents:
-        if not isinstance(observations.get(agent), str):
-            raise TaskError(
-                f"observation of {agent!r}: expected a str, actually {type(observations.get(agent)).__name__}: wrap "
-                "an environment that does not speak text in comlrl_env.wrappers.TextAdapter"
-            )
-    return {agent: observations[agent] for agent in agents}
 
 
 def _rebuilds_itself(env: Any) -> bool:

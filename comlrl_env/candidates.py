@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from comlrl_env.errors import ActionError, RewardError
+from comlrl_env.shared_reward import read_number
 from comlrl_env.types import Score, Status
 
 Candidates = Mapping[str, Sequence[str]]
@@ -70,13 +71,17 @@ def given_scores(
 ) -> list[Score | None]:
     """Ask a score function about joint responses to one item; NaN from it is a failed score.
 
-    Raises RewardError for a wrong number of scores and for infinite ones.
+    Raises RewardError for a wrong number of scores, for infinite ones and for what is no number.
     """
     values = list(score(prompts, joint))
+    numbers = [read_number(value) for value in values]
     if len(values) != len(joint):
         raise RewardError(f"score=: expected one number per candidate ({len(joint)}), actually {len(values)}")
-    for number, value in enumerate(values):
-        if math.isinf(value):
-            raise RewardError(f"score=: expected a finite number or NaN for candidate {number}, actually {value!r}")
     failed = Score.failed("error", "the score function gave NaN")
-    return [failed if math.isnan(value) else Score(reward=float(value)) for value in values]
+    scores: list[Score | None] = []
+    for index, number in enumerate(numbers):
+        if number is None or math.isinf(number):
+            given = values[index]
+            raise RewardError(f"score=: expected a finite number or NaN for candidate {index}, actually {given!r:.80}")
+        scores.append(failed if math.isnan(number) else Score(reward=number))
+    return scores

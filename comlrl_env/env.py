@@ -2,6 +2,7 @@
 
 import copy
 import math
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from comlrl_env.errors import ActionError, ConfigError, TaskError
 from comlrl_env.items import check_count, check_split, find_item
 from comlrl_env.oracles import Oracle
 from comlrl_env.rendering import render_episode
+from comlrl_env.shared_reward import read_number
 from comlrl_env.spaces import UnicodeText
 from comlrl_env.task import History, Task, as_messages, check_task
 from comlrl_env.types import Item, Score, Turn
@@ -98,6 +100,7 @@ class TextEnv(ParallelEnv[str, str, str]):
         self._oracle = Oracle(task, workers=oracle_workers, timeout=oracle_timeout)
         self._splits: dict[str, Sequence[Item]] = {}
         self._items(self.split)
+        self._seed: int | None = None
         self._rng: np.random.Generator | None = None
         self._item: Item | None = None
         self._prompts: dict[str, str] = {}
@@ -140,11 +143,12 @@ class TextEnv(ParallelEnv[str, str, str]):
         options = options or {}
         items = self._items(options.get("split", self.split))
         if seed is not None:
-            self._rng = seeding.np_random(check_count("seed", seed, 0))[0]
-        elif self._rng is None:
-            self._rng = seeding.np_random()[0]
+            # The generator is made at the first draw: it costs more than all the rest of a reset.
+            self._seed, self._rng = check_count("seed", seed, 0), None
+        elif self._seed is None:
+            self._seed = secrets.randbits(128)
         chosen = options.get("item")
-        index = int(self._rng.integers(len(items))) if chosen is None else find_item(items, chosen)
+        index = int(self._draws().integers(len(items))) if chosen is None else find_item(items, chosen)
         item = items[index]
         self._prompts = self._ask(item, ())
         self._item, self._history = item, ()
@@ -200,11 +204,8 @@ class TextEnv(ParallelEnv[str, str, str]):
         if self.reward_processor is None:
             return float(raw)
         value = self.reward_processor(raw)
-        try:
-            processed = float(value)
-        except (TypeError, ValueError):
-            processed = math.nan
-        if isinstance(value, str) or not math.isfinite(processed):
+        processed = read_number(value)
+        if processed is None or not math.isfinite(processed):
             raise TaskError(
                 f"reward_processor: expected a finite number for the raw reward {raw!r}, actually {value!r}; "
                 "mend the function, nothing is put in its place"
@@ -242,6 +243,11 @@ class TextEnv(ParallelEnv[str, str, str]):
                 raise TaskError(f"{type(self.task).__name__}: expected at least one {split} item, actually none")
             self._splits[split] = items
         return self._splits[split]
+
+    def _draws(self) -> np.random.Generator:
+        if self._rng is None:
+            self._rng = seeding.np_random(self._seed)[0]
+        return self._rng
 
     def _ask(self, item: Item, history: History) -> dict[str, str]:
         prompts = self.task.prompts(item, history)

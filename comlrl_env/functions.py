@@ -8,6 +8,7 @@ from typing import Any, overload
 from comlrl_env.env import TextEnv
 from comlrl_env.errors import TaskError
 from comlrl_env.items import SPLITS, check_count, check_split
+from comlrl_env.shared_reward import read_number
 from comlrl_env.task import History, JointResponse
 from comlrl_env.types import Item, Score
 
@@ -214,10 +215,7 @@ def accepts(function: Callable[..., Any], keyword: str) -> bool:
 
 def as_score(value: Any) -> Score:
     """Return a reward as a score; what is not a finite number becomes a failed one."""
-    try:
-        reward = math.nan if isinstance(value, str | bytes) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        reward = math.nan
-    if not math.isfinite(reward):
+    reward = read_number(value)
+    if reward is None or not math.isfinite(reward):
         return Score.failed("error", f"reward_func returned {value!r:.80}; expected a finite number")
     return Score(reward=reward)

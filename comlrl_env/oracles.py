@@ -49,11 +49,12 @@ class Oracle:
         for name, value in (("workers", workers), ("cache_size", cache_size)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise ConfigError(f"oracle {name}: expected an integer ≥ 0, actually {value!r}")
-        if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout < 1e9):
+        number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if timeout is not None and not (number and 0 < timeout < 1e9):
             raise ConfigError(f"oracle timeout: expected None or a number of seconds above 0, actually {timeout!r}")
         if timeout is not None and not hasattr(os, "fork"):
             raise ConfigError("oracle timeout: expected a system with fork (Linux, macOS); pass timeout=None here")
-        if not isinstance(memory, int) or memory <= 0:
+        if isinstance(memory, bool) or not isinstance(memory, int) or memory <= 0:
             raise ConfigError(f"oracle memory: expected a number of bytes above 0, actually {memory!r}")
         self.task = task
         self.workers = workers

@@ -1,6 +1,6 @@
 """The base of tasks whose items are made on demand: their arguments, their items, the two forms of their prompts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -52,7 +52,7 @@ class ProceduralTask:
         elif num_agents not in (None, len(self.roles)):
             raise TaskError(f"num_agents: expected {len(self.roles)} ({', '.join(self.roles)}), actually {num_agents}")
 
-    def items(self, split: str) -> ProceduralItems:
+    def items(self, split: str) -> Sequence[Item]:
         """The items of one split; ``build`` tells what their data hold."""
         return ProceduralItems(self.build, split, size=self._sizes.get(split, 0), seed=self.seed, level=self.level)
 

@@ -17,6 +17,14 @@ def check_rule(rule: str | None) -> None:
         raise ConfigError(f"reward_rule: expected None or one of {names}, actually {rule!r}")
 
 
+def read_number(value: Any) -> float | None:
+    """A number of Python, NumPy or torch as a float; None for what is none, a text with digits included."""
+    try:
+        return None if isinstance(value, str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 def shared_score(
     rewards: Mapping[str, Any], infos: Mapping[str, Any], agents: Sequence[str], rule: RewardRule | None
 ) -> Score:
@@ -47,10 +55,11 @@ def shared_score(
 def _number(rewards: Mapping[str, Any], agent: str) -> float:
     if agent not in rewards:
         raise RewardError(f"rewards: expected one for every agent that acted, actually none for {agent!r}")
-    try:
-        return float(rewards[agent])
-    except (TypeError, ValueError) as error:
-        raise RewardError(f"rewards: expected a number for {agent!r}, actually {rewards[agent]!r}") from error
+    value = read_number(rewards[agent])
+    if value is None:
+        given = f"{type(rewards[agent]).__name__} {rewards[agent]!r:.80}"
+        raise RewardError(f"rewards: expected a number for {agent!r}, actually {given}")
+    return value
 
 
 def _combine(values: Sequence[float], agents: Sequence[str], rule: RewardRule | None) -> float:

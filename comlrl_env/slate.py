@@ -6,9 +6,10 @@ import msgspec
 from gymnasium.utils.seeding import np_random
 from pettingzoo import ParallelEnv
 
-from comlrl_env.branches import Branch, CopiedBranch, ReplayedBranch, Texts, can_copy, read_prompts
+from comlrl_env.branches import Branch, CopiedBranch, ReplayedBranch, Texts, can_copy
 from comlrl_env.candidates import Candidates, joint_responses
 from comlrl_env.errors import ActionError
+from comlrl_env.parallel import begin, read_prompts
 from comlrl_env.shared_reward import RewardRule, check_rule, shared_score
 from comlrl_env.types import Score
 
@@ -59,12 +60,12 @@ class Slate:
             self._seeds, _ = np_random(seed)
         elif self._copies is False:
             seed = self._draw_seed()
-        observations, infos = self.env.reset(seed=seed, options=options)
+        observations, infos = begin(self.env, seed, options)
         if self._copies is None:
             self._copies = self._scores_itself or can_copy(self.env)
             if not self._copies and seed is None:  # the item must be found again, so it needs a seed
                 seed = self._draw_seed()
-                observations, infos = self.env.reset(seed=seed, options=options)
+                observations, infos = begin(self.env, seed, options)
         prompts = read_prompts(observations, list(self.env.agents))
         self._branches = None
         if self._copies:

@@ -8,6 +8,7 @@ from gymnasium.spaces import Dict
 from pettingzoo import ParallelEnv
 
 from comlrl_env.errors import ActionError
+from comlrl_env.parallel import advance, begin
 from comlrl_env.shared_reward import RewardRule, check_rule, shared_score
 
 Observation = dict[str, Any]
@@ -41,7 +42,7 @@ class CentralisedEnv(gymnasium.Env[Observation, Any]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode; arguments go to the environment."""
         super().reset(seed=seed)
-        observations, infos = self.env.reset(seed=seed, options=options)
+        observations, infos = begin(self.env, seed, options)
         self._last, self._terminated = dict(observations), set()
         return dict(self._last), dict(infos)
 
@@ -51,7 +52,7 @@ class CentralisedEnv(gymnasium.Env[Observation, Any]):
         if not acting:
             raise ActionError("step: the episode is over or has not begun; call reset() first")
         actions = self._by_agent(action)
-        observations, rewards, terminations, _, infos = self.env.step({agent: actions[agent] for agent in acting})
+        observations, rewards, terminations, _, infos = advance(self.env, {agent: actions[agent] for agent in acting})
         self._last |= observations
         self._terminated |= {agent for agent, ended in terminations.items() if ended}
         over = not self.env.agents

@@ -6,6 +6,8 @@ from gymnasium.spaces import Dict
 from pettingzoo import ParallelEnv
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
+from comlrl_env.parallel import advance, begin
+
 Observations = dict[str, dict[str, Any]]
 
 
@@ -24,14 +26,14 @@ class DictObservation(BaseParallelWrapper[str, dict[str, Any], Any]):
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observations, dict[str, dict[str, Any]]]:
         """Begin an episode."""
-        observations, infos = self.env.reset(seed=seed, options=options)
+        observations, infos = begin(self.env, seed, options)
         return _in_dicts(observations), infos
 
     def step(
         self, actions: dict[str, Any]
     ) -> tuple[Observations, dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
         """Play one joint action."""
-        observations, rewards, terminations, truncations, infos = self.env.step(actions)
+        observations, rewards, terminations, truncations, infos = advance(self.env, actions)
         return _in_dicts(observations), rewards, terminations, truncations, infos
 
 

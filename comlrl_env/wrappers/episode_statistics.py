@@ -7,6 +7,8 @@ from typing import Any
 from pettingzoo import ParallelEnv
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
+from comlrl_env.parallel import advance, begin
+
 StepResult = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]
 
 
@@ -32,7 +34,7 @@ class EpisodeStatistics(BaseParallelWrapper[str, Any, Any]):
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """Begin an episode; one that was going on is not counted."""
-        result = self.env.reset(seed=seed, options=options)
+        result = begin(self.env, seed, options)
         self._sums = dict.fromkeys(self.env.agents, 0.0)
         self._turns = dict.fromkeys(self.env.agents, 0)
         self._start = time.perf_counter()
@@ -40,7 +42,7 @@ class EpisodeStatistics(BaseParallelWrapper[str, Any, Any]):
 
     def step(self, actions: dict[str, Any]) -> StepResult:
         """Play one joint action."""
-        observations, rewards, terminations, truncations, infos = self.env.step(actions)
+        observations, rewards, terminations, truncations, infos = advance(self.env, actions)
         elapsed = time.perf_counter() - self._start
         for agent, reward in rewards.items():
             self._sums[agent] = self._sums.get(agent, 0.0) + float(reward)

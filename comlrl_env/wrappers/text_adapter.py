@@ -11,6 +11,7 @@ from pettingzoo import ParallelEnv
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from comlrl_env.errors import ActionError, ConfigError
+from comlrl_env.parallel import advance, begin
 from comlrl_env.spaces import UnicodeText
 
 Observe = Callable[[str, Any, Space[Any]], str]
@@ -64,14 +65,14 @@ class TextAdapter(BaseParallelWrapper[str, str, str]):
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
         """Begin an episode."""
-        observations, infos = self.env.reset(seed=seed, options=options)
+        observations, infos = begin(self.env, seed, options)
         self._failures = dict.fromkeys(self.env.possible_agents, 0)
         return self._describe(observations), infos
 
     def step(self, actions: Mapping[str, str]) -> StepResult:
         """Read an action out of each text and play them. Raises ActionError for an action that is no str."""
-        observations, rewards, terminations, truncations, infos = self.env.step(
-            {agent: self._read(agent, text) for agent, text in actions.items()}
+        observations, rewards, terminations, truncations, infos = advance(
+            self.env, {agent: self._read(agent, text) for agent, text in actions.items()}
         )
         infos = {agent: {**info, "parse_failed": self._failures[agent]} for agent, info in infos.items()}
         return self._describe(observations), rewards, terminations, truncations, infos

@@ -10,6 +10,7 @@ from comlrl_agents.types import Generation
 from comlrl_env.errors import RewardError
 from comlrl_env.preferences import PreferenceWrapper
 from tests.comlrl_agents.toys import ColourEnv
+from tests.comlrl_env.foreign_envs import EchoEnv, LockedEnv
 
 
 class Player:
@@ -112,6 +113,18 @@ def test_evaluation_by_hand():
     assert outcome.metrics["eval/num_samples"] == 3
     assert outcome.returns == [0.5] * 3
     assert outcome.samples[0]["turns"][0]["responses"] == {"a": "red", "b": "blue"}
+
+
+def test_an_environment_that_cannot_be_copied_is_evaluated_item_after_item():
+    policies = {name: Player("a b") for name in LockedEnv.possible_agents}
+    outcomes = {}
+    for kind in (EchoEnv, LockedEnv):
+        rngs = {name: np.random.default_rng(0) for name in policies}
+        outcomes[kind] = evaluate(policies, kind(turns=2), 5, rngs, batch_size=3)
+    letters = ["abcde"[np.random.default_rng(seed).integers(5)] for seed in range(5)]
+    expected = [4.0 * (letter in "ab") for letter in letters]  # two turns, two texts, each letter once in each
+    assert outcomes[LockedEnv].returns == outcomes[EchoEnv].returns == expected
+    assert [len(asked) for asked, _ in policies["ann"].asked] == [3, 3, 2, 2] + [1] * 10
 
 
 def test_evaluation_leaves_episodes_without_a_score_out_of_the_mean():

@@ -345,7 +345,7 @@ def test_an_interrupted_trainer_resumes_itself_exactly(tmp_path, monkeypatch):
     straight = iterative(tmp_path / "straight")
     straight.train()
     stopped = iterative(tmp_path / "stopped")
-    step, calls = stopped.learner.optimizer.step, []
+    step, calls = stopped.learning.learner.optimizer.step, []
 
     def interrupt_once(progress):
         calls.append(progress)
@@ -353,7 +353,7 @@ def test_an_interrupted_trainer_resumes_itself_exactly(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return step(progress)
 
-    monkeypatch.setattr(stopped.learner.optimizer, "step", interrupt_once)
+    monkeypatch.setattr(stopped.learning.learner.optimizer, "step", interrupt_once)
     with pytest.raises(KeyboardInterrupt):
         stopped.train()
     stopped.train(resume_from_checkpoint=True)

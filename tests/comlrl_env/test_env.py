@@ -2,6 +2,7 @@ import copy
 import math
 import pickle
 
+import numpy as np
 import pytest
 from pettingzoo import ParallelEnv
 from pettingzoo.test import parallel_api_test, parallel_seed_test
@@ -99,6 +100,21 @@ def test_seeds_choose_items():
     env.reset(seed=5)
     assert [env.reset()[1]["caller_0"]["item"] for _ in range(10)] == stream
     assert len(set(stream)) > 3
+
+
+def test_a_seed_starts_the_stream_of_numpy_also_behind_a_named_item(monkeypatch):
+    env = TextEnv(Match())
+    expected = [f"train/{index}" for index in np.random.default_rng(5).integers(20, size=6)]
+    env.reset(seed=5, options={"item": 7})
+    twin = copy.deepcopy(env)
+    for one in (env, twin):
+        assert [one.reset()[1]["caller_0"]["item"] for _ in expected] == expected
+    assert env.reset(seed=5)[1]["caller_0"]["item"] == expected[0]
+    unseeded = TextEnv(Match())
+    unseeded.reset(options={"item": 7})
+    assert copy.deepcopy(unseeded).reset() == unseeded.reset()
+    monkeypatch.setattr("gymnasium.utils.seeding.np_random", None)  # building a generator would fail
+    env.reset(seed=5, options={"item": 7})
 
 
 def test_items_by_key_and_index():

@@ -362,6 +362,8 @@ def test_inline_overhead_is_microseconds(make):
         ({"timeout": 0}, "oracle timeout: .* above 0, actually 0"),
         ({"timeout": math.nan}, "actually nan"),
         ({"timeout": "5"}, "actually '5'"),
+        ({"timeout": True}, "oracle timeout: .* actually True"),
+        ({"memory": True}, "oracle memory: .* actually True"),
         ({"memory": 0}, "oracle memory: .* actually 0"),
         ({"cache_size": 1.5}, "oracle cache_size: .* actually 1.5"),
     ],

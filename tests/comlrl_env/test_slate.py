@@ -1,6 +1,7 @@
 """Slates: every candidate of an item meets the same item, on environments written by anybody."""
 
 import math
+import re
 import time
 
 import pytest
@@ -210,10 +211,11 @@ def test_rewards_that_are_none():
     slate.reset(seed=0)
     with pytest.raises(RewardError, match="actually none for 'bob'"):
         slate.score({"ann": [""], "bob": [""]})
-    slate = Slate(EchoEnv(reward=lambda env, actions: {"ann": "high", "bob": 1}))
-    slate.reset(seed=0)
-    with pytest.raises(RewardError, match="expected a number for 'ann', actually 'high'"):
-        slate.score({"ann": [""], "bob": [""]})
+    for value in ("high", "1.0", b"1", None, [1.0, 2.0]):
+        slate = Slate(EchoEnv(reward=lambda env, actions, value=value: {"ann": value, "bob": 1}))
+        slate.reset(seed=0)
+        with pytest.raises(RewardError, match=rf"for 'ann', actually {type(value).__name__} {re.escape(repr(value))}"):
+            slate.score({"ann": [""], "bob": [""]})
 
 
 def test_a_broken_environment_raises_and_says_on_what():

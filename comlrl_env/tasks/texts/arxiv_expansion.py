@@ -12,12 +12,12 @@ Example (the first training item of seed 0)::
                        128 to 170 words of your own. author_1 writes method and implications.
                        We study the coherence of wooden auctions in the Solhalon model of hydrology. Earlier work on
                        Solhalon treats auctions and queries apart, which hides how friction grows with bandwidth.
-                       Here we introduce Brenmorel, a spectral algorithm that couples auctions to queries through a
-                       potential. Brenmorel needs 3 times less bandwidth than the baseline of Valyoryn, and keeps its
+                       Here we introduce Brenmakel, a spectral algorithm that couples auctions to queries through a
+                       potential. Brenmakel needs 3 times less bandwidth than the baseline of Valyoryn, and keeps its
                        coherence under friction. Experiments on 3 data sets from hydrology and on Solhalon
                        simulations confirm the bound. In the regime of strong friction, Valyoryn fails, while
-                       Brenmorel recovers the wooden auctions within 21 percent. A potential without queries loses
-                       coherence, which shows that the coupling matters. Our results suggest that Brenmorel extends
+                       Brenmakel recovers the wooden auctions within 21 percent. A potential without queries loses
+                       coherence, which shows that the coupling matters. Our results suggest that Brenmakel extends
                        to acoustics, where rank of auctions is measured directly.
     author_1 is told   You are author_1. Write the method and the implications of the paper with this abstract, in
                        180 to 256 words of your own, about 1.5 times as long as the section of author_0, with words
@@ -28,14 +28,14 @@ Example (the first training item of seed 0)::
                        potential are the same thing, or where wooden would go when there is too much of bandwidth. It
                        was once said that coherence can do it all by itself; others said that it never could. This is
                        why we want to know more about queries. What we know so far is little: some give hydrology a
-                       way out, some take it away again, and most do not say how brenmorel got there. We need
+                       way out, some take it away again, and most do not say how brenmakel got there. We need
                        experiments now, and we need it to be right. So this is what the work is about, and it should
                        be of use to all who have ever had to do with it and with its many questions, both old and
                        new.
     author_1 answers   First we take experiments as it is, and then we put auctions under it, because only friction
                        can say how much there is of queries. In addition, we let coherence go its own way; however,
                        when it gets too far, we go back to where it was before and give it another wooden to start
-                       from. For example, let there be two of them, one with brenmorel and one without. As a result,
+                       from. For example, let there be two of them, one with brenmakel and one without. As a result,
                        what was above is now below, and the same thing can be said of bandwidth in every place where
                        we had it. Indeed, if there is no potential at all, the way is still the same; similarly, most
                        of what we do has its use even when nobody knows hydrology. Although it may want more time

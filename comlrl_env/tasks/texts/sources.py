@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 _SOUNDS = """
-bal bren cor dal del dor fen gal gor hal jor kal kel lan lor mar mel mor nal nor pel ral rin sol tal tor val ven vor wen
+bal bren cor dal del dor fen gal gor hal jor kal kel lan lor mar mel mak nal nor pel ral rok sol tal tor val ven vik wen
 yor zan
 """
 _SYLLABLES = tuple(_SOUNDS.split())

@@ -13,21 +13,21 @@ Example (the first training item of seed 0; the post has 150 words)::
                        TITLE: Yorvenur, Solhalon and the broken mirror
                        POST: Yorvenur and I have lived near Valyoryn for 8 years, and until this winter we shared a
                        hallway. The reunion in Valyoryn is only 8 weeks away, and Yorvenur does not answer my
-                       letters. Yesterday Solhalon shouted at me in the library, in front of Brenmorel and my aunt.
-                       Brenmorel says that Yorvenur promised to pay for the mirror before the reunion, and never did.
+                       letters. Yesterday Solhalon shouted at me in the library, in front of Brenmakel and my aunt.
+                       Brenmakel says that Yorvenur promised to pay for the mirror before the reunion, and never did.
                        Then Solhalon came to the hallway and claimed that the mirror still belonged to the aunt of
-                       Brenmorel. I have already spent 51 coins on the exam, so I cannot pay for a mirror as well.
+                       Brenmakel. I have already spent 51 coins on the exam, so I cannot pay for a mirror as well.
                        Yorvenur left a note that spoke of Valyoryn, the reunion and some broken engine, but not of
-                       Solhalon. I feel helpless whenever I see Brenmorel, who works in the same library as me. Last
+                       Solhalon. I feel helpless whenever I see Brenmakel, who works in the same library as me. Last
                        winter Yorvenur bought a broken mirror from Solhalon and asked me to keep it in the hallway.
                        What would you do about Yorvenur, and should I tell Solhalon where the mirror is?
                        TL;DR:
     author_1 is told   You are author_1. Summarise this post in several sentences of your own, about twice as long as
                        the summary of author_0, with more different words and with words that link your sentences.
                        the same post
-    author_0 answers   It is about yorvenur, valyoryn and brenmorel: winter and library want to know what I should do
+    author_0 answers   It is about yorvenur, valyoryn and brenmakel: winter and library want to know what I should do
                        now.
-    author_1 answers   First there was yesterday, but also yorvenur; because of brenmorel, and as a result hallway, I
+    author_1 answers   First there was yesterday, but also yorvenur; because of brenmakel, and as a result hallway, I
                        am, in short, with mirror. Indeed, if aunt is, for example, solhalon, then similarly reunion,
                        although, in other words, it is only library.
     score              1.0: 18 and 39 words, ρ = 2.36, 17 and 37 distinct words

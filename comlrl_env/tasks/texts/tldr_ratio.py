@@ -14,22 +14,22 @@ Example (the first training item of seed 0)::
                        TITLE: Yorvenur, Solhalon and the broken mirror
                        POST: Yorvenur and I have lived near Valyoryn for 8 years, and until this winter we shared a
                        hallway. The reunion in Valyoryn is only 8 weeks away, and Yorvenur does not answer my
-                       letters. Yesterday Solhalon shouted at me in the library, in front of Brenmorel and my aunt.
-                       Brenmorel says that Yorvenur promised to pay for the mirror before the reunion, and never did.
+                       letters. Yesterday Solhalon shouted at me in the library, in front of Brenmakel and my aunt.
+                       Brenmakel says that Yorvenur promised to pay for the mirror before the reunion, and never did.
                        Then Solhalon came to the hallway and claimed that the mirror still belonged to the aunt of
-                       Brenmorel. I have already spent 51 coins on the exam, so I cannot pay for a mirror as well.
+                       Brenmakel. I have already spent 51 coins on the exam, so I cannot pay for a mirror as well.
                        Yorvenur left a note that spoke of Valyoryn, the reunion and some broken engine, but not of
-                       Solhalon. I feel helpless whenever I see Brenmorel, who works in the same library as me. Last
+                       Solhalon. I feel helpless whenever I see Brenmakel, who works in the same library as me. Last
                        winter Yorvenur bought a broken mirror from Solhalon and asked me to keep it in the hallway.
                        What would you do about Yorvenur, and should I tell Solhalon where the mirror is?
                        TL;DR:
     author_1 is told   You are author_1. Summarise this post in your own words, 2 to 3 times as long as the summary
                        of author_0, which has about 220 characters.
                        the same post
-    author_0 answers   It is about yorvenur, valyoryn, brenmorel and winter, and what I should do about library
+    author_0 answers   It is about yorvenur, valyoryn, brenmakel and winter, and what I should do about library
                        before aunt is there again ourselves yourself because really other then now so a ourselves
                        yourself because really other so really.
-    author_1 answers   First of all there is yesterday with its yorvenur, and then there was brenmorel, which is why
+    author_1 answers   First of all there is yesterday with its yorvenur, and then there was brenmakel, which is why
                        we are here. I had to go to hallway because of mirror, but nobody would say what aunt had to
                        do with it. If it was only about solhalon, I would not even be telling you this; still, it is
                        reunion that I want to know about. What was once library is now broken, and it never got any

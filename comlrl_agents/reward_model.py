@@ -1,0 +1,95 @@
+"""A learned judge of joint responses (ALGORITHMS 9)."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from comlrl_agents.model_source import load_model, load_tokenizer
+from comlrl_agents.placement import pick_device
+from comlrl_agents.reward_text import Joint, encode_joint
+from comlrl_agents.scalar_model import ScalarModel, backbone_of
+from comlrl_agents.scored_states import Row
+from comlrl_env.errors import ConfigError
+
+SETTINGS, HEAD = "reward_model.json", "reward_head.safetensors"
+
+
+class JointRewardModel(ScalarModel):
+    """Reads all agents' prompts and responses as one text and gives one number.
+
+    ``backbone``: the body of a causal language model; ``max_length``: tokens of a text, longer ones are cut as
+    :func:`~comlrl_agents.reward_text.encode_joint` says; ``seed``: of the fresh head.
+    """
+
+    def __init__(self, backbone: nn.Module, tokenizer: Any, max_length: int | None = None, seed: int = 0) -> None:
+        super().__init__(backbone, seed)
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+
+    @classmethod
+    def from_base(
+        cls, name: str | os.PathLike[str], *, max_length: int | None = None, seed: int = 0, device: str | None = None
+    ) -> Self:
+        """A model with a fresh head on the body of a causal language model ("tiny", a folder, a model id).
+
+        Raises ConfigError when there is no model of that name, or the device cannot be used.
+        """
+        where = pick_device(device).value
+        model, tokenizer = load_model(os.fspath(name))
+        return cls(backbone_of(model).to(where), tokenizer, max_length, seed)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str], *, device: str | None = None) -> Self:
+        """What :meth:`save_pretrained` wrote. Raises ConfigError for a folder that it did not write."""
+        from transformers import AutoModel
+
+        path = Path(folder).expanduser()
+        if not (path / SETTINGS).is_file():
+            raise ConfigError(
+                f"reward model {str(folder)!r}: expected a folder with {SETTINGS}, written by "
+                "JointRewardModel.save_pretrained (a run keeps one in model/reward_model), actually there is none"
+            )
+        where = pick_device(device).value
+        settings = json.loads((path / SETTINGS).read_text(encoding="utf-8"))
+        backbone = AutoModel.from_pretrained(path, dtype=torch.float32, local_files_only=True).to(where)
+        model = cls(backbone, load_tokenizer(str(path)), settings["max_length"])
+        model.head.load_state_dict(load_file(path / HEAD))
+        model.requires_grad_(False)
+        return model
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
+        """Write body, head, tokenizer and settings into a folder."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        self.backbone.save_pretrained(path)  # type: ignore[operator]  # every transformers model has it
+        self.tokenizer.save_pretrained(path)
+        save_file({name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}, path / HEAD)
+        (path / SETTINGS).write_text(json.dumps({"max_length": self.max_length}) + "\n", encoding="utf-8")
+
+    def encode(self, texts: Sequence[Joint]) -> list[Row]:
+        """Token rows of joint responses, for :meth:`values`."""
+        return encode_joint(self.tokenizer, texts, self.max_length)
+
+    def rewards(self, texts: Sequence[Joint], micro_batch_tokens: int | None = None) -> Tensor:
+        """One reward per joint response, (N,), with gradient."""
+        return self.values(self.encode(texts), micro_batch_tokens)
+
+    @torch.no_grad()
+    def score(self, texts: Sequence[Joint], micro_batch_tokens: int | None = None) -> list[float]:
+        """Rewards as plain numbers."""
+        found: list[float] = self.rewards(texts, micro_batch_tokens).tolist()
+        return found
+
+    def judge(self, prompts: Mapping[str, str], joint_responses: Sequence[Mapping[str, str]]) -> list[float]:
+        """Rewards of several joint responses to one item, by agent name.
+
+        This is what ``PreferenceWrapper.step(score=…)`` and :class:`comlrl_env.wrappers.ScoredBy` call.
+        """
+        asked = list(prompts.values())
+        return self.score([(asked, [responses[agent] for agent in prompts]) for responses in joint_responses])

@@ -1,0 +1,195 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from comlrl_agents.learners.marlhf import RewardFit, RewardFitRule
+from comlrl_agents.losses import bradley_terry_loss
+from comlrl_agents.reward_model import JointRewardModel
+from comlrl_agents.reward_text import encode_joint, joint_text
+from comlrl_agents.scalar_model import backbone_of, pool_last
+from comlrl_env.errors import ConfigError, TrainingError
+from comlrl_env.types import Completion, JointTurn, PreferencePair
+from tests.comlrl_agents.toys import same_weights, word_model, word_tokenizer
+
+PROMPTS = ("pick red", "pick blue gold gold")
+TEXTS = [
+    (PROMPTS, ("red", "green gold")),
+    (PROMPTS, ("blue blue blue blue", "")),
+    (("pick",), ("gold",)),
+    (PROMPTS, ("red", "green gold")),
+    (("gold", "red red red red red red", "pick"), ("red", "red", "red")),
+]
+
+
+def reward_model(seed=0, **fields):
+    return JointRewardModel(backbone_of(word_model(seed, layers=2)), word_tokenizer(), **fields)
+
+
+def pairs_of(count, turns=1):
+    """Winners name gold more often than losers."""
+    rng = np.random.default_rng(0)
+
+    def side(word):
+        texts = [" ".join([word, *rng.choice(["red", "green", "blue"], size=2)]) for _ in range(2)]
+        return tuple(JointTurn(("pick", "pick red"), tuple(Completion(t) for t in texts)) for _ in range(turns))
+
+    return [
+        PreferencePair(
+            winner=side("gold"), loser=side("blue"), winner_reward=1.0, loser_reward=0.0,
+            candidate_reward_mean=0.5, item_key=f"item-{i}",
+        )
+        for i in range(count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mask", "last"), [("110", 1), ("011", 2), ("101", 2), ("111", 2), ("100", 0)])
+def test_the_last_position_with_mask_one_is_read(mask, last):
+    states = torch.arange(6.0).view(1, 3, 2)
+    kept = torch.tensor([[int(digit) for digit in mask]])
+    assert pool_last(states, kept).tolist() == states[:, last].tolist()
+
+
+def test_a_row_without_a_real_position_is_refused():
+    with pytest.raises(ValueError, match="row 1 must have a position with mask 1"):
+        pool_last(torch.zeros(2, 3, 4), torch.tensor([[1, 0, 0], [0, 0, 0]]))
+
+
+def plain_scores(model, texts):
+    """One text at a time through the backbone, without padding or sharing."""
+    scores = []
+    for beginning, rest in model.encode(texts):
+        ids = torch.tensor([[*beginning, *rest]])
+        scores.append(model.head(model.backbone(input_ids=ids).last_hidden_state[:, -1])[0, 0])
+    return torch.stack(scores)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_changes_nothing(side):
+    from comlrl_agents.tokens import pad
+
+    model = reward_model()
+    ids, mask = pad([[*beginning, *rest] for beginning, rest in model.encode(TEXTS)], side)
+    torch.testing.assert_close(model(ids, mask), plain_scores(model, TEXTS))
+
+
+@pytest.mark.parametrize("budget", [None, 20])
+def test_a_text_has_the_same_score_in_any_batch(budget):
+    model = reward_model()
+    expected = plain_scores(model, TEXTS)
+    torch.testing.assert_close(model.rewards(TEXTS, budget), expected)
+    torch.testing.assert_close(model.rewards(TEXTS[::-1], budget).flip(0), expected)
+    torch.testing.assert_close(model.rewards([*TEXTS[:1] * 3, *TEXTS]), torch.cat([expected[:1].repeat(3), expected]))
+
+
+def test_no_text_has_no_score():
+    assert reward_model().score([]) == []
+
+
+def test_the_text_reads_as_documented():
+    assert joint_text(("A?", "B?"), ("a", "b")) == (
+        "A task and what a team answered\n\nAgent 1 prompt:\nA?\n\nAgent 1 response:\na\n\n"
+        "Agent 2 prompt:\nB?\n\nAgent 2 response:\nb"
+    )
+
+
+class Letters:
+    """A tokenizer with a token for each small letter; the headings cost nothing."""
+
+    bos_token_id = None
+
+    def __call__(self, text, add_special_tokens):
+        texts = [text] if isinstance(text, str) else text
+        ids = [[ord(letter) for letter in t if "Agent" not in t] for t in texts]
+        return {"input_ids": ids[0] if isinstance(text, str) else ids}
+
+
+@pytest.mark.parametrize(
+    ("room", "expected"),
+    [
+        (None, "abcdefgh" "klm" "xyz" "uv"), (16, "abcdefgh" "klm" "xyz" "uv"), (14, "cdefgh" "klm" "xyz" "uv"),
+        (10, "gh" "klm" "yz" "uv"), (5, "klm" "uv"), (4, "kl" "uv"), (2, "k" "u"),
+    ],
+)  # fmt: skip
+def test_prompts_are_cut_first_and_evenly_and_every_response_stays(room, expected):
+    beginning, rest = encode_joint(Letters(), [(("abcdefgh", "xyz"), ("klm", "uv"))], room)[0]
+    assert beginning
+    assert "".join(map(chr, beginning + rest)) == expected
+
+
+def test_a_limit_below_a_token_per_response_is_refused():
+    with pytest.raises(ConfigError, match="must leave a token for each of 2 responses, actually 1"):
+        encode_joint(Letters(), [(("a", "b"), ("c", "d"))], 1)
+
+
+@pytest.mark.parametrize("budget", [None, 24])
+@pytest.mark.parametrize("turns", [1, 2])
+def test_the_gradient_is_autograd_of_the_written_loss(budget, turns, monkeypatch):
+    model, pairs = reward_model(), pairs_of(3, turns)
+    plain = copy.deepcopy(model)
+    sides = [[plain_scores(plain, [(t.prompts, t.texts) for t in s]).sum() for s in (p.winner, p.loser)] for p in pairs]
+    expected = bradley_terry_loss(torch.stack([w for w, _ in sides]), torch.stack([lo for _, lo in sides]))
+    expected.backward()
+    fit = RewardFit(model, RewardFitRule(micro_batch_tokens=budget))
+    monkeypatch.setattr(fit.optimizer, "step", lambda progress: {"grad_norm": 0.0})
+    assert fit.learn(pairs)["reward_model/loss"] == pytest.approx(expected.item(), abs=1e-6)
+    for own, other in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(own.grad, other.grad, atol=1e-6, rtol=1e-4)
+
+
+def test_fitting_separates_winners_from_losers():
+    model, pairs = reward_model(), pairs_of(24)
+    fit = RewardFit(model, RewardFitRule(learning_rate=1e-2))
+    before = fit.measure(pairs[16:])
+    for _ in range(6):
+        for start in range(0, 16, 4):
+            fit.learn(pairs[start : start + 4])
+    after = fit.measure(pairs[16:])
+    assert after["reward_model/held_out_accuracy"] == 1.0
+    assert after["reward_model/held_out_margin"] > before["reward_model/held_out_margin"] + 1
+    assert fit.measure([]) == {}
+
+
+def test_a_frozen_backbone_keeps_its_weights_and_optimizer_small():
+    model = reward_model()
+    before = copy.deepcopy(model)
+    fit = RewardFit(model, RewardFitRule(learning_rate=1e-2, freeze_backbone=True))
+    fit.learn(pairs_of(4))
+    assert same_weights(before.backbone, model.backbone)
+    assert not same_weights(before.head, model.head)
+    assert len(fit.optimizer.state_dict()["optimizers"]["0"]["state"]) == 2
+
+
+def test_saved_and_loaded_it_judges_the_same(tmp_path):
+    model = reward_model(max_length=40)
+    model.save_pretrained(tmp_path)
+    loaded = JointRewardModel.from_pretrained(tmp_path, device="cpu")
+    assert loaded.max_length == 40
+    assert loaded.score(TEXTS) == model.score(TEXTS)
+    judged = loaded.judge({"a": "pick red", "b": "pick"}, [{"b": "gold", "a": "red"}])
+    assert judged == pytest.approx(model.score([(("pick red", "pick"), ("red", "gold"))]))
+
+
+def test_another_folder_is_no_reward_model(tmp_path):
+    with pytest.raises(ConfigError, match=r"expected a folder with reward_model\.json"):
+        JointRewardModel.from_pretrained(tmp_path)
+
+
+def test_the_head_is_drawn_from_the_seed_alone():
+    torch.manual_seed(3)
+    one = JointRewardModel(backbone_of(word_model()), word_tokenizer(), seed=5)
+    torch.manual_seed(4)
+    two = JointRewardModel(backbone_of(word_model()), word_tokenizer(), seed=5)
+    assert torch.equal(one.head.weight, two.head.weight)
+    assert not torch.equal(one.head.weight, reward_model(seed=0).head.weight)
+
+
+def test_a_nan_stops_before_a_weight_changes():
+    model = reward_model()
+    with torch.no_grad():
+        model.head.bias.fill_(float("nan"))
+    before = copy.deepcopy(model.backbone)
+    with pytest.raises(TrainingError, match="the rewards of item 'item-0' must be finite"):
+        RewardFit(model, RewardFitRule()).learn(pairs_of(2))
+    assert same_weights(before, model.backbone)
