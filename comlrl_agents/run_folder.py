@@ -3,6 +3,7 @@
 import json
 import platform
 import shutil
+import tempfile
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,10 +26,10 @@ PACKAGES = (
 
 
 class RunFolder:
-    """Names of everything inside an ``output_dir``."""
+    """Names of everything inside an ``output_dir``; raises ConfigError when nothing can be written there."""
 
     def __init__(self, output_dir: str | Path) -> None:
-        self.path = Path(output_dir).expanduser().resolve()
+        self.path = usable_folder("output_dir", output_dir)
         self.config = self.path / "config.yaml"
         self.checkpoints = self.path / "checkpoints"
         self.pairs = self.path / "pairs"
@@ -54,6 +55,26 @@ class RunFolder:
             except PackageNotFoundError:  # a source tree that was never installed
                 versions[name] = "not installed"
         (self.path / "versions.json").write_text(json.dumps(versions, indent=1) + "\n")
+
+
+def usable_folder(field: str, folder: str | Path) -> Path:
+    """``folder`` as an absolute path; that it can be made and written to is tried out, and nothing stays behind.
+
+    Raises ConfigError, naming the ``field``, when a file is in the way or nothing can be written.
+    """
+    if str(folder) == "":
+        raise ConfigError(f"{field}: must name a folder, actually ''")
+    try:
+        path = Path(folder).expanduser().resolve()
+        nearest = next(place for place in (path, *path.parents) if place.exists())
+        # Asking for permission is not enough: root has every one, also on a file system that takes no folder.
+        Path(tempfile.mkdtemp(prefix=".trial-", dir=nearest)).rmdir()
+    except (OSError, ValueError, RuntimeError) as error:  # ValueError: a null character, RuntimeError: ~ of nobody
+        raise ConfigError(
+            f"{field}: must be a folder that can be made and written to, actually {str(folder)!r}: {error}; name "
+            "another one"
+        ) from error
+    return path
 
 
 def set_aside(folder: Path, names: str) -> Path | None:

@@ -69,7 +69,7 @@ def read_keys(assignments: Sequence[str], config: Path | None = None) -> RunKeys
         values[key] = _value(key, value)
     for key in LISTS:
         text = values.get(key)
-        if isinstance(text, str) and ("," in text or key == "report_to"):
+        if isinstance(text, str) and ("," in text or (key == "report_to" and text.lower() not in ("none", "null"))):
             values[key] = [part.strip() for part in text.split(",") if part.strip()]
     for key in ("env", "output_dir"):
         if values.get(key) is not None:

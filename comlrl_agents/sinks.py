@@ -86,7 +86,10 @@ def find_sinks(report_to: Sequence[str]) -> list[Callable[[Path, int | None], Si
             continue
         if name not in BUILT_IN:
             known = ", ".join([CONSOLE, *BUILT_IN])
-            raise ConfigError(f"report_to: expected names from {known} or 'module:Class', actually {name!r}")
+            raise ConfigError(
+                f"report_to: expected names from {known} or 'module:Class', actually {name!r}; [] (report_to=none on "
+                "the command line) for none at all"
+            )
         package, maker = BUILT_IN[name]
         if importlib.util.find_spec(package) is None:
             raise ConfigError(

@@ -21,7 +21,7 @@ from comlrl_agents.preference_epochs import PreferenceEpochs
 from comlrl_agents.progress import Progress, RunState
 from comlrl_agents.replay import PairSample, ReplayBuffer
 from comlrl_agents.report import write_report
-from comlrl_agents.run_folder import RunFolder, set_aside
+from comlrl_agents.run_folder import RunFolder, set_aside, usable_folder
 from comlrl_agents.streams import Streams
 from comlrl_agents.team import load_team
 from comlrl_agents.tracking import Tracker
@@ -87,6 +87,8 @@ class Trainer:
         self.agents: list[str] = _check_env("env", self.env, self.args)
         _check_env("eval_env", self.eval_env, self.args)
         self.folder = RunFolder(output_dir)
+        policies_folder = self._subfolder("policy_checkpoint_dir", self.folder.policies)
+        pairs_folder = self._subfolder("preference_replay_dir", self.folder.pairs)
         self.wrapper = PreferenceWrapper(
             env,
             pair_selection=self.args.pair_selection,
@@ -96,8 +98,8 @@ class Trainer:
         self.items = ItemSchedule(env, self.args.items_per_round)
         self.policies = load_team(agents, tokenizer, self.args)
         self.streams = Streams(self.args.seed)
-        self.history = PolicyHistory(self._subfolder("policy_checkpoint_dir", self.folder.policies), self.policies)
-        self.replay = ReplayBuffer(self._subfolder("preference_replay_dir", self.folder.pairs), self.args.replay)
+        self.history = PolicyHistory(policies_folder, self.policies)
+        self.replay = ReplayBuffer(pairs_folder, self.args.replay)
         rule = self.args.comparator
         self.comparator = None if rule is None else Comparator(rule, self.policies, self.history)
         self.progress = Progress()
@@ -274,7 +276,7 @@ class Trainer:
 
     def _subfolder(self, field: str, default: Path) -> Path:
         named = getattr(self.args, field, None)
-        return default if named is None else Path(named).expanduser().resolve()
+        return default if named is None else usable_folder(field, named)
 
 
 def _check_env(name: str, env: Any, config: TeamConfig) -> list[str]:

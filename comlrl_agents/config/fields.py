@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, Self, TypeVar
 
 import msgspec
+import numpy as np
 
 from comlrl_env.errors import ConfigError
 
@@ -32,6 +33,7 @@ class CheckedFields:
 
     def __post_init__(self) -> None:
         for name, hint in typing.get_type_hints(type(self)).items():
+            object.__setattr__(self, name, _plain(getattr(self, name)))  # a frozen dataclass knows no other way
             _check_type(name, getattr(self, name), hint)
         for name, (low, high) in self.ranges().items():
             value = getattr(self, name)
@@ -54,7 +56,8 @@ class CheckedFields:
 
 
 def from_mapping(cls: type[FieldsT], values: Mapping[str, Any]) -> FieldsT:
-    """A configuration from text-like values (command line, YAML, TOML): ``"1e-6"`` becomes a float, ``"none"`` None.
+    """A configuration from text-like values (command line, YAML, TOML): ``"1e-6"`` becomes a float, ``"none"`` None
+    (and no entry at all where the field is a list).
 
     Raises:
         ConfigError: an unknown name (with the nearest known one), a value of the wrong type, an illegal combination.
@@ -69,7 +72,9 @@ def from_mapping(cls: type[FieldsT], values: Mapping[str, Any]) -> FieldsT:
             and value not in typing.get_args(hints.get(name))
         ):
             value = None  # noqa: PLW2901 - both spellings people type; parallel_training has a value of that name
-        converted[name] = _convert(name, value, hints[name]) if name in hints else value
+        if value is None and typing.get_origin(hints.get(name)) is list:
+            value = []  # noqa: PLW2901
+        converted[name] = _convert(name, _plain(value), hints[name]) if name in hints else value
     return cls(**converted)
 
 
@@ -83,6 +88,13 @@ def unknown_name(what: str, name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
     return f"{what} {name!r}{hint}"
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's own, whose kinds are checked (a bool is no number there either)."""
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _convert(name: str, value: Any, hint: Any) -> Any:

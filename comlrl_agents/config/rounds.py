@@ -52,6 +52,9 @@ class IterConfig(TeamConfig):
     def check_combinations(self) -> None:
         """Refuse fields that do not go together."""
         super().check_combinations()
+        for name in ("preference_replay_dir", "policy_checkpoint_dir"):
+            if getattr(self, name) == "":
+                raise ConfigError(f"{name}: must name a folder, actually ''; None takes the one inside output_dir")
         mode, k = self.preference_replay_mode, self.preference_replay_k
         needs: dict[str, dict[str, bool]] = {
             "current": {"preference_replay_lambda": False, "preference_replay_sample_size": False},

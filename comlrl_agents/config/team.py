@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from comlrl_agents.config.fields import CheckedFields
+from comlrl_agents.sinks import find_sinks
 from comlrl_env.errors import ConfigError
 
 if typing.TYPE_CHECKING:
@@ -100,6 +101,7 @@ class TeamConfig(CheckedFields):
             raise ConfigError("collaboration_mode: 'centralized' is not trained yet; use 'decentralized'")
         if self.parallel_training == "mp":
             raise ConfigError("parallel_training: 'mp' is not built yet; use 'none' (agent_devices works with it)")
+        find_sinks(self.report_to)
         devices = self.agent_devices
         if isinstance(devices, list) and len(devices) not in (1, self.num_agents):
             raise ConfigError(

@@ -3,6 +3,7 @@ import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from comlrl_agents.config import MADPOConfig, MADPOIterConfig, from_mapping, to_mapping
@@ -45,6 +46,14 @@ ILLEGAL = [
     (MADPOConfig, {"temperature": "warm"}, "temperature: must be float, actually 'warm'"),
     (MADPOConfig, {"num_agents": 1.5}, "num_agents: must be int, actually 1.5"),
     (MADPOConfig, {"num_agents": True}, "num_agents: must be int, actually True"),
+    (MADPOConfig, {"num_agents": np.float64(1.5)}, "num_agents: must be int, actually 1.5"),
+    (MADPOConfig, {"num_agents": np.bool_(True)}, "num_agents: must be int, actually True"),
+    (MADPOConfig, {"top_k": np.bool_(True)}, "top_k: must be int or NoneType, actually True"),
+    (MADPOConfig, {"gradient_checkpointing": np.int64(2)}, "gradient_checkpointing: must be bool, actually 2"),
+    (MADPOConfig, {"report_to": ["tensorbord"]}, "report_to: expected names from console, tensorboard, wandb"),
+    (MADPOConfig, {"report_to": ["no_such_module:Sink"]}, "report_to: 'no_such_module:Sink' cannot be imported"),
+    (MADPOIterConfig, {"preference_replay_dir": ""}, "preference_replay_dir: must name a folder, actually ''; None"),
+    (MADPOIterConfig, {"policy_checkpoint_dir": ""}, "policy_checkpoint_dir: must name a folder, actually ''; None"),
     (MADPOConfig, {"preference_num_candidates": 1}, "preference_num_candidates: must lie in [2, "),
     (MADPOConfig, {"preference_pairs_per_sample": 0}, "preference_pairs_per_sample: "),
     (MADPOConfig, {"pair_selection": "gap"}, "pair_selection: must be one of 'reward_gap', 'random', 'all'"),
@@ -102,3 +111,24 @@ def test_typed_parts():
 def test_a_configuration_is_checked_without_torch():
     code = "import sys; from comlrl_agents.config import MADPOIterConfig as C; C(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_numbers_of_numpy_become_plain_ones():
+    config = MADPOIterConfig(
+        temperature=np.float64(0.5),
+        seed=np.int64(7),
+        top_k=np.int32(3),
+        agent_learning_rate=np.float32(0.25),
+        gradient_checkpointing=np.bool_(True),
+        max_grad_norm=np.int64(1),
+    )
+    plain = {"temperature": 0.5, "seed": 7, "top_k": 3, "agent_learning_rate": 0.25, "gradient_checkpointing": True}
+    assert {name: to_mapping(config)[name] for name in plain} == plain
+    assert [type(to_mapping(config)[name]) for name in plain] == [float, int, int, float, bool]
+    assert config == from_mapping(MADPOIterConfig, to_mapping(config))
+    assert from_mapping(MADPOConfig, {"temperature": np.float64(0.5)}).temperature == 0.5
+
+
+def test_no_sinks_at_all_has_two_spellings():
+    for nothing in ("none", "None", None, []):
+        assert from_mapping(MADPOConfig, {"report_to": nothing}).report_to == []

@@ -45,6 +45,11 @@ def test_a_file_holds_the_same_keys_and_the_command_line_wins(tmp_path: Path, na
     assert keys.fields == {"seed": 4, "dpo_beta": 0.05}
 
 
+@pytest.mark.parametrize(("text", "value"), [("none", "none"), ("null", None), ("[]", []), ("a,b", ["a", "b"])])
+def test_report_to_names_sinks_or_none_at_all(text: str, value: object):
+    assert read_keys([f"report_to={text}"]).fields == {"report_to": value}
+
+
 @pytest.mark.parametrize(
     ("assignments", "words"),
     [
