@@ -10,21 +10,15 @@ from msgspec import structs
 
 from comlrl_agents.items import Reset
 from comlrl_agents.policy import LLMPolicy
-from comlrl_agents.types import Generation, Policy, Prompt
+from comlrl_agents.questions import Start, item_data
+from comlrl_agents.sides import CandidateSource, Side
+from comlrl_agents.types import Generation, Policy
 from comlrl_env.errors import RewardError, TrainingError
 from comlrl_env.preferences import PreferenceWrapper
+from comlrl_env.selection import Same
 from comlrl_env.types import Completion, JointTurn, PreferencePair
 
 MAX_ROWS = 512  # sequences decoded at once by one agent; bounds the memory of the key-value cache
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One side of a comparison: a policy and a random stream per agent, and the number of candidates per item."""
-
-    policies: Sequence[Policy]
-    rngs: Sequence[np.random.Generator]
-    num_candidates: int
 
 
 @dataclass(slots=True)
@@ -32,13 +26,16 @@ class Collection:
     """The outcome of one collection.
 
     ``samples``: for each agent the team's own generations (not the comparator's), in order. ``scored``: how many joint
-    responses the environment judged, failures included. ``examples``: joint responses as text with their rewards.
+    responses the environment judged, failures included. ``asked`` and ``missing``: candidates that were wanted from
+    the comparator, and those that it could not give. ``examples``: joint responses as text with their rewards.
     """
 
     pairs: list[PreferencePair] = field(default_factory=list)
     samples: list[list[Generation]] = field(default_factory=list)
     scored: int = 0
     failed: int = 0
+    asked: int = 0
+    missing: int = 0
     timeouts: int = 0
     rewards: list[float] = field(default_factory=list)
     counts: dict[str, list[float]] = field(default_factory=dict)
@@ -52,6 +49,9 @@ class Collection:
             "oracle/error_rate": (self.failed - self.timeouts) / judged,
             "oracle/timeout_rate": self.timeouts / judged,
         }
+        if self.asked:
+            stats["comparator/candidates"] = float(self.asked - self.missing)
+            stats["comparator/failed"] = float(self.missing)
         if self.rewards:
             stats["collect/reward_mean"] = math.fsum(self.rewards) / len(self.rewards)
         for name, values in self.counts.items():
@@ -79,38 +79,46 @@ def collect(
     wrapper: PreferenceWrapper,
     items: Sequence[Reset],
     team: Side,
-    comparator: Side | None,
+    comparator: CandidateSource | None,
     selection_rng: np.random.Generator,
 ) -> Collection:
     """Sample candidates for every item, let the environment judge them, and keep the selected pairs.
 
     Without a comparator the team's candidates are compared with each other, otherwise candidate k of the team with
-    candidate k of the comparator.
+    candidate k of the comparator. Candidates that a comparator could not give are counted; an item for which it gave
+    none is passed over.
 
     Raises:
-        TrainingError: not one joint response of any item could be judged.
+        TrainingError: not one joint response of any item could be judged, or the comparator gave not one candidate.
 
     """
     result = Collection(samples=[[] for _ in team.policies])
-    sides = [team] if comparator is None else [team, comparator]
+    sides: list[CandidateSource] = [team] if comparator is None else [team, comparator]
     chunk = max(1, MAX_ROWS // max(side.num_candidates for side in sides))
-    for start in range(0, len(items), chunk):
-        resets = items[start : start + chunk]
-        starts = [wrapper.reset(seed=reset.seed, options=reset.options) for reset in resets]
+    reason = ""
+    for first in range(0, len(items), chunk):
+        resets = items[first : first + chunk]
+        starts = []
+        for reset in resets:
+            prompts, infos = wrapper.reset(seed=reset.seed, options=reset.options)
+            starts.append(Start(prompts, infos, item_data(wrapper)))
         agents = list(wrapper.possible_agents)
-        # generations[side][agent][item][candidate]
-        generations = [
-            [
-                policy.generate([agent_prompt(s, agent, policy) for s in starts], side.num_candidates, rng)
-                for agent, policy, rng in zip(agents, side.policies, side.rngs, strict=True)
-            ]
-            for side in sides
-        ]
-        for index, reset in enumerate(resets):
-            answers = [[own[index] for own in side] for side in generations]
-            _judge(wrapper, reset, starts[index], agents, answers, selection_rng, result)
-        for agent, own in enumerate(generations[0]):
-            result.samples[agent] += [g for group in own for g in group]
+        answers = [side.answers(agents, starts) for side in sides]
+        reason = answers[-1].reason or reason
+        for index, (reset, start) in enumerate(zip(resets, starts, strict=True)):
+            given = [side.by_item[index] for side in answers]
+            for agent, own in enumerate(given[0]):
+                result.samples[agent] += own
+            if comparator is not None:
+                result.asked += comparator.num_candidates
+                result.missing += comparator.num_candidates - len(given[1][0])
+            if all(side[0] for side in given):
+                _judge(wrapper, reset, start, agents, given, team, selection_rng, result)
+    if result.asked and result.missing == result.asked:
+        raise TrainingError(
+            f"comparator: all {result.asked} candidates of {len(items)} items failed, so nothing can be compared; the "
+            f"last reason: {reason or 'none given'}"
+        )
     if result.failed == result.scored:
         raise TrainingError(
             f"oracle: all {result.scored} joint responses of {len(items)} items failed to be scored, so nothing can be "
@@ -119,41 +127,34 @@ def collect(
     return result
 
 
-def agent_prompt(start: tuple[Mapping[str, str], Mapping[str, Any]], agent: str, policy: Policy) -> Prompt:
-    """What a policy is asked: the chat form where the policy can use it and the environment offers it."""
-    prompts, infos = start
-    if isinstance(policy, LLMPolicy) and policy.uses_chat:
-        messages: Prompt | None = infos.get(agent, {}).get("messages")
-        return prompts[agent] if messages is None else messages
-    return prompts[agent]
-
-
 def _judge(
     wrapper: PreferenceWrapper,
     reset: Reset,
-    start: tuple[Mapping[str, str], Mapping[str, Any]],
+    start: Start,
     agents: Sequence[str],
     answers: Sequence[Sequence[Sequence[Generation]]],
+    team: Side,
     rng: np.random.Generator,
     result: Collection,
 ) -> None:
     """Score the answers of one item (``answers[side][agent][candidate]``) and add its pairs to ``result``."""
     prompts, infos = wrapper.reset(seed=reset.seed, options=reset.options)
-    if prompts != start[0]:
+    if prompts != start.prompts:
         raise RewardError(
             f"environment: reset(seed={reset.seed}, options={reset.options}) must give the same prompts each time, "
-            f"actually {dict(start[0])!r} and then {dict(prompts)!r}; derive the item from the seed alone"
+            f"actually {dict(start.prompts)!r} and then {dict(prompts)!r}; derive the item from the seed alone"
         )
     texts = [{agent: [g.text for g in own] for agent, own in zip(agents, side, strict=True)} for side in answers]
+    joint = [tuple(own[k] for own in side) for side in answers for k in range(len(side[0]))]
+    same = _same_tokens(joint, team)
     if len(texts) == 1:
-        *_, step_infos = wrapper.step(texts[0], rng=rng)
+        *_, step_infos = wrapper.step(texts[0], rng=rng, same_tokens=same)
     else:
-        *_, step_infos = wrapper.compare(texts[0], texts[1], rng=rng)
+        *_, step_infos = wrapper.compare(texts[0], texts[1], rng=rng, same_tokens=same)
     info = step_infos[agents[0]]
     rewards = [*info["candidate_rewards"], *info.get("comparator_rewards", [])]
     raw = [*info["raw_candidate_rewards"], *info.get("raw_comparator_rewards", [])]
     statuses = [*info["candidate_statuses"], *info.get("comparator_statuses", [])]
-    joint = [tuple(own[k] for own in side) for side in answers for k in range(len(side[0]))]
     judged = [reward for reward in rewards if not math.isnan(reward)]
     result.scored += len(rewards)
     result.failed += len(rewards) - len(judged)
@@ -170,8 +171,8 @@ def _judge(
         target, other = (winner, loser) if winner < own_count else (loser, winner)
         result.pairs.append(
             PreferencePair(
-                winner=(_joint_turn(prompts, agents, joint[winner]),),
-                loser=(_joint_turn(prompts, agents, joint[loser]),),
+                winner=(_joint_turn(prompts, agents, joint[winner], joint[0]),),
+                loser=(_joint_turn(prompts, agents, joint[loser], joint[0]),),
                 winner_reward=rewards[winner],
                 loser_reward=rewards[loser],
                 candidate_reward_mean=mean,
@@ -195,10 +196,33 @@ def _judge(
     )
 
 
-def _joint_turn(prompts: Mapping[str, str], agents: Sequence[str], answers: Sequence[Generation]) -> JointTurn:
-    tokens_known = all(g.token_ids for g in answers)
+def _joint_turn(
+    prompts: Mapping[str, str], agents: Sequence[str], answers: Sequence[Generation], own: Sequence[Generation]
+) -> JointTurn:
+    """``own``: an answer of the team, which tells the tokens that its agents were fed; a comparator's may be others."""
     return JointTurn(
         prompts=tuple(prompts[agent] for agent in agents),
         completions=tuple(Completion(g.text, g.token_ids or None, g.finished) for g in answers),
-        prompt_ids=tuple(g.prompt_ids for g in answers) if tokens_known else None,
+        prompt_ids=tuple(g.prompt_ids for g in own) if all(g.token_ids for g in own) else None,
     )
+
+
+def _same_tokens(joint: Sequence[Sequence[Generation]], team: Side) -> Same | None:
+    """Whether two candidates are the same to the agents that learn from them; None where texts tell as much.
+
+    Answers of a remote model may differ in text alone: in white space, or in characters that a tokenizer does not know.
+    """
+    if all(g.token_ids for answers in joint for g in answers):
+        return None
+
+    def tokens(candidate: int) -> list[tuple[Any, ...]]:
+        answers = zip(joint[candidate], team.policies, strict=True)
+        return [tuple(g.token_ids) or _tokens_of_text(g, policy) for g, policy in answers]
+
+    return lambda first, second: tokens(first) == tokens(second)
+
+
+def _tokens_of_text(answer: Generation, policy: Policy) -> tuple[Any, ...]:
+    if isinstance(policy, LLMPolicy):
+        return tuple(policy.encode_completion(answer.text, finished=answer.finished))
+    return (answer.text,)

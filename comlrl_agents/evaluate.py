@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from comlrl_agents.collect import agent_prompt
 from comlrl_agents.items import first_items
+from comlrl_agents.questions import Start, agent_prompt, ask, item_data
 from comlrl_agents.types import Policy
 from comlrl_env.parallel import Began, advance, begin
 from comlrl_env.shared_reward import RewardRule, shared_score
@@ -42,7 +42,7 @@ def evaluate(
     Returns:
         Metrics: ``eval/turn_t/reward_mean`` per turn, ``eval/turn_1/expected_return`` (mean sum over turns),
         ``eval/success_rate`` and ``eval/parts/…`` where the task tells them, ``eval/failed`` (episodes that the oracle
-        could not judge; they are in no mean), ``eval/num_samples``.
+        could not judge or a remote agent did not answer; they are in no mean), ``eval/num_samples``.
 
     """
     resets = first_items(env, num_samples)
@@ -75,34 +75,44 @@ def _play(
         {"item": infos.get(agents[0], {}).get("item"), "turns": [], "return": 0.0} for _, infos in states
     ]
     live = list(range(len(envs)))
-    states = list(states)
+    starts = [Start(*state, item_data(env)) for state, env in zip(states, envs, strict=True)]
     while live:
         answers = {
-            agent: policies[agent].generate(
-                [agent_prompt(states[i], agent, policies[agent]) for i in live], 1, rngs[agent]
+            agent: ask(
+                policies[agent],
+                [agent_prompt(starts[i], agent, policies[agent]) for i in live],
+                [starts[i].item for i in live],
+                1,
+                rngs[agent],
             )
             for agent in agents
         }
         for place, i in enumerate(live):
-            joint = {agent: answers[agent][place][0].text for agent in agents}
-            prompts = states[i][0]
+            given = {agent: [g.text for g in answers[agent][place]] for agent in agents}
+            joint = {agent: texts[0] for agent, texts in given.items() if texts}
+            turn: dict[str, Any] = {"prompts": dict(starts[i].prompts), "responses": joint}
+            rows[i]["turns"].append(turn)
+            if len(joint) < len(agents):
+                silent = next(agent for agent in agents if agent not in joint)
+                reason = getattr(policies[silent], "last_failure", "") or f"{silent} gave no answer"
+                turn |= {"reward": None, "status": "error", "parts": {}, "reason": reason}
+                rows[i] |= {"return": None, "success": None, "over": True}
+                continue
             observations, rewards, _, _, infos = advance(envs[i], joint)
-            states[i] = (observations, infos)
+            starts[i] = Start(observations, infos, starts[i].item)
             score = shared_score(rewards, infos, agents, reward_rule)
             known = score.status == "ok"
-            rows[i]["turns"].append(
-                {
-                    "prompts": dict(prompts),
-                    "responses": joint,
-                    "reward": score.reward if known else None,
-                    "status": score.status,
-                    "parts": dict(score.parts),
-                    "reason": score.reason or infos.get(agents[0], {}).get("reward_reason", ""),
-                }
-            )
+            if "roles" in infos.get(agents[0], {}):  # one actor wrote for all
+                turn["responses"] = infos[agents[0]]["roles"]
+            turn |= {
+                "reward": score.reward if known else None,
+                "status": score.status,
+                "parts": dict(score.parts),
+                "reason": score.reason or infos.get(agents[0], {}).get("reward_reason", ""),
+            }
             rows[i]["success"] = score.is_success
             rows[i]["return"] = rows[i]["return"] + score.reward if known and rows[i]["return"] is not None else None
-        live = [i for i in live if envs[i].agents]
+        live = [i for i in live if envs[i].agents and not rows[i].pop("over", False)]
     return rows
 
 

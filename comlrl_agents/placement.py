@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import nn
@@ -75,6 +75,26 @@ def float32_weights(model: nn.Module) -> Decision[bool]:
         return Decision(False, "weights are float32 already")
     model.float()
     return Decision(True, f"weights were {', '.join(sorted(low))}; small updates would vanish in them")
+
+
+def per_agent(value: Any, num_agents: int, name: str = "devices") -> list[Any]:
+    """One entry per agent from one for all or a list.
+
+    Raises:
+        ConfigError: the list has another length; ``name`` is the field's.
+
+    """
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return [value] * num_agents
+    entries = list(value)
+    if len(entries) == 1 and isinstance(entries[0], str):
+        return entries * num_agents
+    if len(entries) != num_agents:
+        raise ConfigError(
+            f"{name}: must hold one entry per agent (num_agents={num_agents}), actually {len(entries)}; give one for "
+            "all or the right number"
+        )
+    return entries
 
 
 def tune(device: torch.device, model: nn.Module) -> dict[str, str]:

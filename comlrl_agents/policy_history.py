@@ -33,17 +33,14 @@ class PolicyHistory:
         shutil.rmtree(self.path(number), ignore_errors=True)
         staged.rename(self.path(number))
 
-    def load(self, number: int) -> list[LLMPolicy]:
-        """Frozen copies of the team with the weights of policy ``number``; sharing agents share the copy."""
-        copies: dict[int, torch.nn.Module] = {}
+    def load(self, number: int, devices: Sequence[torch.device | None] | None = None) -> list[LLMPolicy]:
+        """Frozen copies of the team with the weights of policy ``number``; sharing agents share the copy.
+
+        ``devices``: where each agent's copy goes; None: where the agent is.
+        """
+        frozen = frozen_copies(self._team, devices or [None] * len(self._team))
         for index in distinct_modules(self._team):
-            model = copy.deepcopy(self._team[index].model)
-            load_weights(model, self.path(number) / f"agent_{index}.safetensors")
-            model.requires_grad_(False)
-            copies[id(self._team[index].model)] = model
-        frozen = [copy.copy(policy) for policy in self._team]
-        for policy in frozen:
-            policy.model = copies[id(policy.model)]
+            load_weights(frozen[index].model, self.path(number) / f"agent_{index}.safetensors")
         return frozen
 
     def prune(self, keep: set[int]) -> None:
@@ -52,6 +49,28 @@ class PolicyHistory:
             number = path.name.removeprefix("round_")
             if path.is_dir() and number.isdigit() and int(number) not in keep:
                 shutil.rmtree(path)
+
+
+def frozen_copies(team: Sequence[LLMPolicy], devices: Sequence[torch.device | None]) -> list[LLMPolicy]:
+    """Copies of the policies without gradients on the given devices; sharing agents share the first one's copy."""
+    copies: dict[int, torch.nn.Module] = {}
+    for index, module in distinct_modules(team).items():
+        copies[id(module)] = _frozen_copy(module, devices[index])
+    frozen = [copy.copy(policy) for policy in team]
+    for policy in frozen:
+        policy.model = copies[id(policy.model)]
+    return frozen
+
+
+def _frozen_copy(module: torch.nn.Module, device: torch.device | None) -> torch.nn.Module:
+    """A copy whose tensors are made on ``device`` at once: the device they come from need not hold them twice."""
+    made: dict[int, object] = {}
+    for tensor in [*module.parameters(), *module.buffers()]:
+        own = tensor.detach().to(tensor.device if device is None else device, copy=True)
+        made[id(tensor)] = torch.nn.Parameter(own, False) if isinstance(tensor, torch.nn.Parameter) else own
+    twin = copy.deepcopy(module, made)
+    twin.requires_grad_(False)
+    return twin
 
 
 def weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -42,6 +42,7 @@ FREE_FIELDS = frozenset(
         "checkpoint_total_limit",
         "report_to",
         "agent_devices",
+        "comparator_devices",
         "preference_replay_dir",
         "policy_checkpoint_dir",
     ]

@@ -1,15 +1,15 @@
 """From what a user passes as ``agents`` to one policy per agent."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from comlrl_agents.config import TeamConfig
-from comlrl_agents.placement import checkpoint_gradients, float32_weights, pick_device, pick_dtype
+from comlrl_agents.placement import checkpoint_gradients, float32_weights, per_agent, pick_device, pick_dtype
 from comlrl_agents.policy import LLMPolicy, load_policy
+from comlrl_agents.types import Policy
 from comlrl_env.errors import ConfigError
 
 
@@ -27,9 +27,9 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
         ConfigError: the number of models or tokenizers is not ``num_agents``, or a source is missing.
 
     """
-    sources = _per_agent("agents", agents, config.num_agents)
-    tokenizers = _per_agent("tokenizer", tokenizer, config.num_agents)
-    devices = _per_agent("agent_devices", config.agent_devices, config.num_agents)
+    sources = per_agent(agents, config.num_actors, "agents")
+    tokenizers = per_agent(tokenizer, config.num_actors, "tokenizer")
+    devices = per_agent(config.agent_devices, config.num_actors, "agent_devices")
     made: dict[int, LLMPolicy] = {}
     team = []
     for index, (source, own_tokenizer) in enumerate(zip(sources, tokenizers, strict=True)):
@@ -44,6 +44,38 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
         if config.gradient_checkpointing:
             checkpoint_gradients(policy.model)
     return team
+
+
+def load_frozen(models: Any, devices: Any, config: TeamConfig) -> list[Policy]:
+    """The policies of a comparator that are models of their own: one for all, or one per agent, without gradients.
+
+    Args:
+        models: a name for all (loaded once), or a list with one name, model object or policy of any kind per agent.
+            Objects stay where they are.
+        devices: one for all, one per agent, or None for those of the team.
+        config: gives the number of agents, sampling and the chat setting.
+
+    Raises:
+        ConfigError: a source is missing or of no use, or the numbers do not fit.
+
+    """
+    sources = per_agent(models, config.num_actors, "comparator_agents")
+    places = per_agent(config.agent_devices if devices is None else devices, config.num_actors, "comparator_devices")
+    made: dict[Any, Policy] = {}
+    loaded: list[Policy] = []
+    for index, (source, device) in enumerate(zip(sources, places, strict=True)):
+        if not isinstance(source, str | os.PathLike | nn.Module):
+            loaded.append(source)  # a policy of whatever kind
+            continue
+        name = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
+        key = (_saved_agent(name, index), device) if name else id(source)
+        if key not in made:
+            policy = _policy(source, None, index, device, config)
+            policy.compute_dtype = pick_dtype(config.dtype, policy.device).value
+            policy.model.requires_grad_(False)
+            made[key] = policy
+        loaded.append(made[key])
+    return loaded
 
 
 def _policy(source: Any, tokenizer: Any, index: int, device: str | None, config: TeamConfig) -> LLMPolicy:
@@ -63,20 +95,6 @@ def _policy(source: Any, tokenizer: Any, index: int, device: str | None, config:
     if device is not None:
         source.to(pick_device(device).value)
     return LLMPolicy(source, tokenizer, sampling=config.sampling, chat=config.use_chat_template)
-
-
-def _per_agent(name: str, value: Any, num_agents: int) -> list[Any]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        return [value] * num_agents
-    entries = list(value)
-    if len(entries) == 1 and isinstance(entries[0], str):
-        return entries * num_agents
-    if len(entries) != num_agents:
-        raise ConfigError(
-            f"{name}: must hold one entry per agent (num_agents={num_agents}), actually {len(entries)}; give one for "
-            "all or the right number"
-        )
-    return entries
 
 
 def _saved_agent(source: str, index: int) -> str:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from comlrl_agents.collect import Collection, Side, collect
-from comlrl_agents.comparators import Comparator
+from comlrl_agents.collect import Collection, collect
+from comlrl_agents.comparators import Comparator, local_comparator
 from comlrl_agents.config import MADPOConfig, MADPOIterConfig, TeamConfig, to_mapping
 from comlrl_agents.drift import mean_logprob
 from comlrl_agents.evaluate import evaluate
@@ -22,12 +22,16 @@ from comlrl_agents.progress import Progress, RunState
 from comlrl_agents.replay import PairSample, ReplayBuffer
 from comlrl_agents.report import write_report
 from comlrl_agents.run_folder import RunFolder, set_aside, usable_folder
+from comlrl_agents.sides import CandidateSource, Side
 from comlrl_agents.streams import Streams
-from comlrl_agents.team import load_team
+from comlrl_agents.team import load_frozen, load_team
 from comlrl_agents.tracking import Tracker
+from comlrl_agents.types import Policy
 from comlrl_env.errors import ConfigError
+from comlrl_env.joint_text import JointAdapter, SectionAdapter
 from comlrl_env.preferences import PreferenceWrapper
 from comlrl_env.shared_reward import RewardRule
+from comlrl_env.wrappers import joint_text_env
 
 
 class Learning(Protocol):
@@ -60,6 +64,10 @@ class Trainer:
         args: the configuration; the defaults without one.
         output_dir: the run folder. It must not hold another run unless that run is resumed.
         reward_rule: how rewards that differ between agents become one: "mean", "sum", "min", "max"; None refuses.
+        comparator_agents: for ``comparator_policy="model"``: model objects or policies of any kind, one per agent,
+            in place of the names that the configuration would give.
+        joint_adapter: how one model is asked for all roles and its text is read, where one writes for all; the
+            default puts each agent's answer in a section, see ``comlrl_env.joint_text``.
 
     Raises:
         ConfigError: something does not fit; nothing has been trained or written then.
@@ -77,33 +85,52 @@ class Trainer:
         args: TeamConfig | None = None,
         output_dir: str | Path = "runs/run",
         reward_rule: RewardRule | None = None,
+        comparator_agents: Any = None,
+        joint_adapter: JointAdapter | None = None,
     ) -> None:
         self.args = self.config_class() if args is None else args
         if not isinstance(self.args, self.config_class):
             raise ConfigError(
                 f"args: {type(self).__name__} takes a {self.config_class.__name__}, actually {type(self.args).__name__}"
             )
+        _check_comparator(self.args, comparator_agents)
         self.env, self.eval_env, self.reward_rule = env, env if eval_env is None else eval_env, reward_rule
-        self.agents: list[str] = _check_env("env", self.env, self.args)
+        _check_env("env", self.env, self.args)
         _check_env("eval_env", self.eval_env, self.args)
+        adapter = SectionAdapter() if joint_adapter is None else joint_adapter
+        if self.args.collaboration_mode == "centralized":
+            self.env = joint_text_env(self.env, adapter, reward_rule)
+            self.eval_env = joint_text_env(self.eval_env, adapter, reward_rule)
+        self.agents = list(self.env.possible_agents)
         self.folder = RunFolder(output_dir)
         policies_folder = self._subfolder("policy_checkpoint_dir", self.folder.policies)
         pairs_folder = self._subfolder("preference_replay_dir", self.folder.pairs)
         self.wrapper = PreferenceWrapper(
-            env,
+            self.env,
             pair_selection=self.args.pair_selection,
             preference_pairs_per_sample=self.args.preference_pairs_per_sample,
             reward_rule=reward_rule,
         )
-        self.items = ItemSchedule(env, self.args.items_per_round)
+        self.items = ItemSchedule(self.env, self.args.items_per_round)
         self.policies = load_team(agents, tokenizer, self.args)
         self.streams = Streams(self.args.seed)
         self.history = PolicyHistory(policies_folder, self.policies)
         self.replay = ReplayBuffer(pairs_folder, self.args.replay)
-        rule = self.args.comparator
-        self.comparator = None if rule is None else Comparator(rule, self.policies, self.history)
+        self.comparator = self._make_comparator(comparator_agents, adapter)
         self.progress = Progress()
         self.learning = self._make_learning()
+
+    def _make_comparator(self, given: Any, adapter: JointAdapter) -> Comparator | None:
+        rule = self.args.comparator
+        if rule is None:
+            return None
+        models = rule.models if given is None else given
+
+        def load() -> list[Policy]:
+            return load_frozen(models, rule.devices, self.args)
+
+        open_policies = local_comparator(rule, self.policies, self.history, load)
+        return Comparator(rule, self.policies, open_policies, adapter)
 
     def _make_learning(self) -> Learning:
         raise ConfigError(f"{type(self).__name__} is the base of the trainers; use MADPOTrainer or MADPOIterTrainer")
@@ -174,14 +201,18 @@ class Trainer:
     def _collect_round(self) -> None:
         iteration = self.progress.round
         resets = self.items.draw(self.streams["items"])
-        team = self._side("policy", self.policies, self.args.preference_num_candidates)
-        other = None
-        if self.comparator is not None:
-            rule = self.comparator.rule
-            other = self._side("comparator", self.comparator.policies(iteration), rule.num_candidates)
+        rngs = [self.streams[f"policy/{agent}"] for agent in self.agents]
+        team = Side(self.policies, rngs, self.args.preference_num_candidates)
         self.tracker.progress(iteration, self.args.rounds, "collect", 0, len(resets))
+
+        def against(other: CandidateSource | None) -> Collection:
+            return collect(self.wrapper, resets, team, other, self.streams["selection"])
+
         with self.timed("collect"):
-            collection = collect(self.wrapper, resets, team, other, self.streams["selection"])
+            if self.comparator is None:
+                collection = against(None)
+            else:
+                collection = self.comparator.during(iteration, self.agents, self.streams, against)
         self.replay.add(iteration, collection.pairs)
         sample = self.replay.draw(iteration, self.streams["replay"])
         self.progress.sample = sample.places
@@ -220,10 +251,6 @@ class Trainer:
         return dict(self.progress.last_evaluation)
 
     # ---------------------------------------------------------------- parts of the phases
-
-    def _side(self, stream: str, policies: Any, num_candidates: int) -> Side:
-        rngs = [self.streams[f"{stream}/{agent}"] for agent in self.agents]
-        return Side(policies, rngs, num_candidates)
 
     def _drift(self, collection: Collection) -> dict[str, float]:
         """How likely the team's own samples are under its initial weights (mean log-probability per token)."""
@@ -279,7 +306,7 @@ class Trainer:
         return default if named is None else usable_folder(field, named)
 
 
-def _check_env(name: str, env: Any, config: TeamConfig) -> list[str]:
+def _check_env(name: str, env: Any, config: TeamConfig) -> None:
     agents = list(getattr(env, "possible_agents", []))
     if not agents or not hasattr(env, "step") or not hasattr(env, "reset"):
         raise ConfigError(
@@ -293,7 +320,20 @@ def _check_env(name: str, env: Any, config: TeamConfig) -> list[str]:
     num_turns = getattr(env, "num_turns", 1)
     if num_turns > 1:
         raise ConfigError(f"{name}: training covers environments of one turn so far, actually {num_turns} turns")
-    return agents
+
+
+def _check_comparator(config: TeamConfig, given: Any) -> None:
+    rule = config.comparator
+    asked = rule is not None and rule.policy == "model"
+    if given is not None and not asked:
+        raise ConfigError(
+            "comparator_agents: belongs to comparator_policy='model'; set it in the configuration, or leave them out"
+        )
+    if asked and rule is not None and (rule.models is None) == (given is None):
+        raise ConfigError(
+            "comparator_policy: 'model' needs one of comparator_model_name (one for all), comparator_agents (one per "
+            f"role) and the trainer's argument comparator_agents=, actually {'none' if given is None else 'two'}"
+        )
 
 
 class MADPOTrainer(Trainer):

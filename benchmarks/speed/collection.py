@@ -23,8 +23,9 @@ def run(job: Job, turns: Turns) -> None:
     import numpy as np
 
     from benchmarks.speed.team import MADPOConfig, environment, load
-    from comlrl_agents.collect import Side, collect
+    from comlrl_agents.collect import collect
     from comlrl_agents.items import ItemSchedule
+    from comlrl_agents.sides import Side
     from comlrl_env.preferences import PreferenceWrapper
 
     config = MADPOConfig(

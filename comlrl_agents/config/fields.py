@@ -4,7 +4,7 @@ import difflib
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, TypeVar
 
 import msgspec
@@ -13,6 +13,14 @@ import numpy as np
 from comlrl_env.errors import ConfigError
 
 FieldsT = TypeVar("FieldsT", bound="CheckedFields")
+
+SECRET = "secret"
+"""In a field's metadata: its value goes into no file, no error and no repr."""
+
+
+def secret() -> Any:
+    """A field that is None or a secret."""
+    return field(default=None, repr=False, metadata={SECRET: True})
 
 
 @dataclass(kw_only=True, frozen=True)
@@ -34,7 +42,7 @@ class CheckedFields:
     def __post_init__(self) -> None:
         for name, hint in typing.get_type_hints(type(self)).items():
             object.__setattr__(self, name, _plain(getattr(self, name)))  # a frozen dataclass knows no other way
-            _check_type(name, getattr(self, name), hint)
+            self._check_type(name, hint)
         for name, (low, high) in self.ranges().items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
@@ -53,6 +61,26 @@ class CheckedFields:
             ConfigError: naming the field, the rule and the value.
 
         """
+
+    @classmethod
+    def shown_value(cls, name: str, value: Any) -> str:
+        """A value as an error may show it: a secret is never shown."""
+        known = cls.__dataclass_fields__.get(name)
+        return "a value that is not shown" if known is not None and known.metadata.get(SECRET) else repr(value)
+
+    def shown(self, name: str) -> str:
+        """The field's value as an error may show it."""
+        return self.shown_value(name, getattr(self, name))
+
+    def _check_type(self, name: str, hint: Any) -> None:
+        value = getattr(self, name)
+        try:
+            msgspec.convert(value, hint, strict=True)
+            refused = isinstance(value, bool) and hint in (int, float)
+        except msgspec.ValidationError:
+            refused = True
+        if refused:  # raised outside the handler: msgspec's own text could show a secret
+            raise ConfigError(f"{name}: {_expected(hint)}, actually {self.shown(name)}")
 
 
 def from_mapping(cls: type[FieldsT], values: Mapping[str, Any]) -> FieldsT:
@@ -74,13 +102,16 @@ def from_mapping(cls: type[FieldsT], values: Mapping[str, Any]) -> FieldsT:
             value = None  # noqa: PLW2901 - both spellings people type; parallel_training has a value of that name
         if value is None and typing.get_origin(hints.get(name)) is list:
             value = []  # noqa: PLW2901
-        converted[name] = _convert(name, _plain(value), hints[name]) if name in hints else value
+        converted[name] = _convert(cls, name, _plain(value), hints[name]) if name in hints else value
     return cls(**converted)
 
 
 def to_mapping(config: CheckedFields) -> dict[str, Any]:
-    """The fields as plain data, in the order of their definition."""
-    return {f.name: getattr(config, f.name) for f in fields(config)}
+    """The fields as plain data, in the order of their definition; a secret is None, whatever it is.
+
+    This is what goes into files.
+    """
+    return {f.name: None if f.metadata.get(SECRET) else getattr(config, f.name) for f in fields(config)}
 
 
 def unknown_name(what: str, name: str, known: list[str]) -> str:
@@ -97,20 +128,12 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _convert(name: str, value: Any, hint: Any) -> Any:
+def _convert(cls: type[CheckedFields], name: str, value: Any, hint: Any) -> Any:
     try:
         return msgspec.convert(value, hint, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{name}: {_expected(hint)}, actually {value!r} ({error})") from error
-
-
-def _check_type(name: str, value: Any, hint: Any) -> None:
-    try:
-        msgspec.convert(value, hint, strict=True)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{name}: {_expected(hint)}, actually {value!r}") from error
-    if isinstance(value, bool) and hint in (int, float):
-        raise ConfigError(f"{name}: {_expected(hint)}, actually {value!r}")
+        reason = "" if cls.__dataclass_fields__[name].metadata.get(SECRET) else f" ({error})"
+    raise ConfigError(f"{name}: {_expected(hint)}, actually {cls.shown_value(name, value)}{reason}")
 
 
 def _expected(hint: Any) -> str:

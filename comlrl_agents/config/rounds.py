@@ -5,19 +5,17 @@ import typing
 from dataclasses import dataclass
 from typing import Literal
 
-from comlrl_agents.config.team import PairSelection, TeamConfig
+from comlrl_agents.config.comparator import ComparatorFields
+from comlrl_agents.config.team import PairSelection
 from comlrl_env.errors import ConfigError
 
 if typing.TYPE_CHECKING:
-    from comlrl_agents.comparators import ComparatorRule
     from comlrl_agents.replay import ReplayRule
 
 
 @dataclass(kw_only=True, frozen=True)
-class IterConfig(TeamConfig):
-    """What the iterative trainers add: rounds, a comparator, a replay buffer (ALGORITHMS 5 to 7)."""
-
-    compares = True
+class IterConfig(ComparatorFields):
+    """What the iterative trainers add: rounds, a comparator, a replay buffer."""
 
     num_iterations: int = 6
     num_train_epochs: int = 1
@@ -30,17 +28,11 @@ class IterConfig(TeamConfig):
     preference_replay_sample_size: int | None = None
     preference_replay_dir: str | None = None
     policy_checkpoint_dir: str | None = None
-    comparator_policy: Literal["current", "history"] = "current"
-    comparator_num_candidates: int | None = None
-    comparator_history_k: int = 1
 
     @classmethod
     def ranges(cls) -> dict[str, tuple[float, float]]:
         """The closed interval of each bounded number."""
-        counts = (
-            "num_iterations preference_replay_k preference_replay_sample_size comparator_num_candidates "
-            "comparator_history_k"
-        )
+        counts = "num_iterations preference_replay_k preference_replay_sample_size"
         return (
             super().ranges()
             | dict.fromkeys(counts.split(), (1, sys.float_info.max))
@@ -90,15 +82,4 @@ class IterConfig(TeamConfig):
             k=self.preference_replay_k,
             decay=self.preference_replay_lambda,
             sample_size=self.preference_replay_sample_size,
-        )
-
-    @property
-    def comparator(self) -> "ComparatorRule":
-        """Who answers on the other side of each comparison."""
-        from comlrl_agents.comparators import ComparatorRule
-
-        return ComparatorRule(
-            policy=self.comparator_policy,
-            num_candidates=self.comparator_num_candidates or self.preference_num_candidates,
-            history_k=self.comparator_history_k,
         )

@@ -97,16 +97,19 @@ class TeamConfig(CheckedFields):
             )
         if self.num_turns > 1:
             raise ConfigError(f"num_turns: training covers one turn so far, actually {self.num_turns}")
-        if self.collaboration_mode == "centralized":
-            raise ConfigError("collaboration_mode: 'centralized' is not trained yet; use 'decentralized'")
         if self.parallel_training == "mp":
             raise ConfigError("parallel_training: 'mp' is not built yet; use 'none' (agent_devices works with it)")
         find_sinks(self.report_to)
         devices = self.agent_devices
-        if isinstance(devices, list) and len(devices) not in (1, self.num_agents):
+        if isinstance(devices, list) and len(devices) not in (1, self.num_actors):
             raise ConfigError(
-                f"agent_devices: must name one device or one per agent ({self.num_agents}), actually {devices!r}"
+                f"agent_devices: must name one device or one per agent ({self.num_actors}), actually {devices!r}"
             )
+
+    @property
+    def num_actors(self) -> int:
+        """Models that answer: one per agent, or one that writes all roles."""
+        return 1 if self.collaboration_mode == "centralized" else self.num_agents
 
     @property
     def batch_size(self) -> int:

@@ -3,9 +3,10 @@ import math
 import numpy as np
 import pytest
 
-from comlrl_agents.collect import Side, collect, repetition
+from comlrl_agents.collect import collect, repetition
 from comlrl_agents.evaluate import evaluate
 from comlrl_agents.items import Reset
+from comlrl_agents.sides import Side
 from comlrl_agents.types import Generation
 from comlrl_env.errors import RewardError
 from comlrl_env.preferences import PreferenceWrapper

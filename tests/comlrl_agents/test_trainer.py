@@ -1,3 +1,4 @@
+import copy
 import json
 import os
 import signal
@@ -82,41 +83,29 @@ def test_the_run_folder_holds_what_the_design_names(tmp_path):
     assert counted["reference_env_step"] == 2 * kept
 
 
-def test_the_team_samples_the_same_whatever_the_comparator(tmp_path):
-    first = {}
-    for name in ("current", "history"):
-        trainer = iterative(tmp_path / name, comparator_policy=name, comparator_num_candidates=5, num_iterations=1)
-        trainer.train()
-        first[name] = lines(tmp_path / name, "samples.jsonl")
-    collected = [[row for row in rows if row["phase"] == "collect"] for rows in first.values()]
-    assert collected[0] == collected[1]
-    other = iterative(tmp_path / "none", comparator_num_candidates=11, num_iterations=1)
-    other.train()
-    assert [r["responses"] for r in lines(tmp_path / "none", "samples.jsonl") if r["phase"] == "collect"] == [
-        r["responses"] for r in collected[0]
-    ]
-
-
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_history_is_k_rounds_before_the_live_policy(tmp_path, k, monkeypatch):
-    trainer = iterative(tmp_path, comparator_policy="history", comparator_history_k=k, num_iterations=4)
-    after_round = {0: [word_policy(seed).model.state_dict() for seed in range(2)]}
-    used = {}
-    policies_of = trainer.comparator.policies
+    trainer = iterative(tmp_path, comparator_policy="history", comparator_history_k=k, num_iterations=k + 3)
+    before_round, used = {}, {}
+    load = trainer.history.load
 
-    def watch(iteration):
-        import copy
+    def watch(number, devices=None):
+        policies = load(number, devices)
+        if devices is not None:  # the comparator's, not the one that drift is measured with
+            iteration = trainer.progress.round
+            before_round[iteration] = [copy.deepcopy(p.model.state_dict()) for p in trainer.policies]
+            used[iteration] = policies
+        return policies
 
-        after_round[iteration - 1] = [copy.deepcopy(p.model.state_dict()) for p in trainer.policies]
-        used[iteration] = policies_of(iteration)
-        return used[iteration]
-
-    monkeypatch.setattr(trainer.comparator, "policies", watch)
+    monkeypatch.setattr(trainer.history, "load", watch)
     trainer.train()
+    # Before round 2 the live policy has learned once; k = 1 is then the initial one, k = 2 the one before round 1 too.
+    assert sorted(used) == list(range(1, k + 4))
     for iteration, policies in used.items():
-        expected = after_round[max(0, iteration - 1 - k)]
+        expected = before_round[max(1, iteration - k)]
         for policy, weights in zip(policies, expected, strict=True):
             assert all((policy.model.state_dict()[n] == w).all() for n, w in weights.items())
+    assert any((before_round[k + 3][0][n] != before_round[3][0][n]).any() for n in before_round[3][0])
 
 
 def test_replay_draws_from_earlier_rounds(tmp_path):
