@@ -3,13 +3,14 @@
 A checkpoint is a folder ``checkpoints/step_00000042``: ``state.json`` (counters, random streams, replay index, item
 schedule, positions of the logs, configuration), ``weights/agent_0.safetensors`` …, ``learner.pt``, the round files in
 ``pairs/`` and saved policies in ``policies/``. It is staged under another name, flushed, listed in ``manifest.json``
-with all sizes, and renamed: the rename is the commit.
+with all sizes and checksums, and renamed: the rename is the commit.
 """
 
 import json
 import os
 import pickle
 import shutil
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,15 @@ MANIFEST = "manifest.json"
 
 
 def write_checkpoint(folder: Path, name: str, fill: Callable[[Path], None], limit: int | None) -> Path:
-    """Stage what ``fill`` writes, commit it as ``folder/name`` and delete the oldest beyond ``limit``."""
+    """Stage what ``fill`` writes, commit it as ``folder/name`` and delete what is older than the last ``limit``."""
+    for abandoned in folder.glob(".staged-*"):
+        shutil.rmtree(abandoned)
     staged = folder / f".staged-{name}"
-    shutil.rmtree(staged, ignore_errors=True)
     staged.mkdir(parents=True)
     fill(staged)
     files = [path for path in sorted(staged.rglob("*")) if path.is_file()]
-    (staged / MANIFEST).write_text(json.dumps({str(p.relative_to(staged)): p.stat().st_size for p in files}))
+    listed = {str(p.relative_to(staged)): {"bytes": p.stat().st_size, "crc32": _checksum(p)} for p in files}
+    (staged / MANIFEST).write_text(json.dumps(listed))
     for path in [*files, staged / MANIFEST]:
         _flush(path)
     target = folder / name
@@ -37,8 +40,10 @@ def write_checkpoint(folder: Path, name: str, fill: Callable[[Path], None], limi
     staged.rename(target)
     _flush(folder)
     if limit is not None:
-        for old in complete_checkpoints(folder)[:-limit]:
-            shutil.rmtree(old)
+        oldest_kept = complete_checkpoints(folder)[-limit:][0]
+        for old in folder.glob("step_*"):  # half-deleted ones too
+            if old.name < oldest_kept.name:
+                shutil.rmtree(old)
     return target
 
 
@@ -51,10 +56,10 @@ def complete_checkpoints(folder: Path) -> list[Path]:
 def is_complete(path: Path) -> bool:
     """Whether every file that the manifest lists is there with its size."""
     try:
-        sizes = json.loads((path / MANIFEST).read_text())
-    except (OSError, ValueError):
+        listed = json.loads((path / MANIFEST).read_text())
+        return all((path / name).stat().st_size == file["bytes"] for name, file in listed.items())
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # whatever is no manifest
         return False
-    return all((path / f).is_file() and (path / f).stat().st_size == size for f, size in sizes.items())
 
 
 def latest_checkpoint(folder: Path) -> Path | None:
@@ -64,10 +69,10 @@ def latest_checkpoint(folder: Path) -> Path | None:
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """The ``state.json`` of a checkpoint.
+    """The ``state.json`` of a checkpoint, after every file of it has been compared with its checksum.
 
     Raises:
-        CheckpointError: the folder is not a whole checkpoint.
+        CheckpointError: the folder is not a whole checkpoint, or a file in it is damaged.
 
     """
     if not is_complete(path):
@@ -75,6 +80,12 @@ def read_state(path: Path) -> dict[str, Any]:
             f"{path}: is not a whole checkpoint (its manifest is missing or does not match its files); name "
             "another one, or resume from the run folder, which takes the newest whole one"
         )
+    for name, file in json.loads((path / MANIFEST).read_text()).items():
+        if _checksum(path / name) != file["crc32"]:
+            raise CheckpointError(
+                f"{path / name}: is damaged: its checksum is not the one that was written; restore the file from a "
+                f"copy, or delete {path} to resume from the checkpoint before it"
+            )
     state: dict[str, Any] = json.loads((path / "state.json").read_text())
     return state
 
@@ -124,6 +135,15 @@ def mirror(source: Path, target: Path) -> None:
                 os.link(path, copy)
             except OSError:
                 shutil.copy2(path, copy)
+
+
+def _checksum(path: Path) -> int:
+    """CRC-32: it finds accidents, not malice, and is the fastest that Python brings."""
+    total = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            total = zlib.crc32(block, total)
+    return total
 
 
 def _flush(path: Path) -> None:
