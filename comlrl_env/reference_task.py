@@ -1,5 +1,6 @@
 """The base of reference tasks: two rewards, and items made on demand or read from a public data set."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, cast, get_args
 
@@ -44,7 +45,7 @@ class ReferenceTask(ProceduralTask):
         self._rows: dict[str, list[Item]] | None = None
         if data is not None:
             read = self.source.items(data, revision)
-            self._rows = {split: [self.from_row(item) for item in items] for split, items in read.items()}
+            self._rows = {split: self._usable(split, items) for split, items in read.items()}
 
     def items(self, split: str) -> Sequence[Item]:
         """The items of one split."""
@@ -53,3 +54,18 @@ class ReferenceTask(ProceduralTask):
     def from_row(self, item: Item) -> Item:
         """The item of one row. Raises :class:`TaskError` for a row that cannot be one."""
         return item
+
+    def _usable(self, split: str, items: Sequence[Item]) -> list[Item]:
+        made, refused = [], []
+        for item in items:
+            try:
+                made.append(self.from_row(item))
+            except TaskError as error:
+                refused.append(f"{item.key} ({error})")
+        if not made:
+            raise TaskError(f"data: expected usable rows for {split}, actually none: {refused[0]}")
+        if refused:
+            warnings.warn(
+                f"{len(refused)} {split} rows are left out: {'; '.join(refused)}", RuntimeWarning, stacklevel=4
+            )
+        return made

@@ -25,10 +25,13 @@ GROUP = "comlrl_env.tasks"
 
 BUILT_IN = {
     "comlrl/ArxivExpansion-v0": "comlrl_env.tasks.texts.arxiv_expansion:ArxivExpansion",
+    "comlrl/CoopHumanEval-v0": "comlrl_env.tasks.code.coop_human_eval:CoopHumanEval",
     "comlrl/GridBuild-v0": "comlrl_env.tasks.building.grid_build:GridBuild",
     "comlrl/HumanEval-v0": "comlrl_env.tasks.code.human_eval:HumanEval",
     "comlrl/JointCalls-v0": "comlrl_env.tasks.calls.joint_calls:JointCalls",
     "comlrl/LengthRatio-v0": "comlrl_env.tasks.stories.length_ratio:LengthRatio",
+    "comlrl/LeetPrint-v0": "comlrl_env.tasks.code.leet_print:LeetPrint",
+    "comlrl/MBPP-v0": "comlrl_env.tasks.code.mbpp:MBPP",
     "comlrl/Partition-v0": "comlrl_env.tasks.partition.partition:Partition",
     "comlrl/TLDR-v0": "comlrl_env.tasks.texts.tldr:TLDR",
     "comlrl/TLDRRatio-v0": "comlrl_env.tasks.texts.tldr_ratio:TLDRRatio",

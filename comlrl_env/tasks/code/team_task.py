@@ -34,6 +34,7 @@ _AUTHOR_ROLE = (
     "# You are {author}. Write only `{entry}`, with the imports that it needs, as Python code. `aux` is defined.\n"
 )
 _HELPER_OPENING = "def aux("
+PROBLEM_FIELDS = ("prompt", "entry_point", "canonical_solution", "test")
 
 
 class TeamTask:
@@ -42,7 +43,7 @@ class TeamTask:
     ``workers``: how many joint responses ``score_many`` scores at once, all processors when ``None``.
     """
 
-    agents = (HELPER, AUTHOR)
+    agents: tuple[str, ...] = (HELPER, AUTHOR)
     num_turns = 1
 
     def __init__(self, reward: str = "strict", *, workers: int | None = None) -> None:
@@ -88,9 +89,7 @@ class TeamTask:
 
     def score(self, item: Item, history: History, responses: JointResponse) -> Score:
         """Strict or reference reward; a broken sandbox is a failed score, never a zero."""
-        problem = _problem(
-            item.data["prompt"], item.data["canonical_solution"], item.data["test"], item.data["entry_point"]
-        )
+        problem = parsed_problem(item.data)
         try:
             return team.score(problem, responses[HELPER], responses[AUTHOR], self.reward, self.limits)
         except SandboxError as error:
@@ -185,10 +184,18 @@ def _problem(prompt: str, canonical: str, test: str, entry: str) -> team.Problem
 
 def problem_data(row: Mapping[str, str]) -> dict[str, str]:
     """The fields of a data row that a team task needs; raises ``TaskError`` for a missing one."""
-    wanted = ("prompt", "entry_point", "canonical_solution", "test")
-    missing = [name for name in wanted if not isinstance(row.get(name), str)]
+    missing = [name for name in PROBLEM_FIELDS if not isinstance(row.get(name), str)]
     if missing:
         raise TaskError(
-            f"code task: expected rows with the texts {', '.join(wanted)}, actually without {', '.join(missing)}"
+            f"code task: expected rows with the texts {', '.join(PROBLEM_FIELDS)}, "
+            f"actually without {', '.join(missing)}"
         )
-    return {name: row[name] for name in wanted}
+    return {name: row[name] for name in PROBLEM_FIELDS}
+
+
+def parsed_problem(data: Mapping[str, str]) -> team.Problem:
+    """The problem of an item, split into what is trusted and what the prompts end with; parsed once.
+
+    Raises ``TaskError`` or ``SyntaxError`` for texts that are no problem.
+    """
+    return _problem(data["prompt"], data["canonical_solution"], data["test"], data["entry_point"])
