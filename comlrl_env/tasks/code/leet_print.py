@@ -44,8 +44,8 @@ Its holes: the function may be wrong, and ``print(1)  # 1`` counts.
 Figures (``python -m comlrl_env.figures comlrl/LeetPrint-v0 reward=…``, which takes a minute)::
 
     reward      gold   solo   random  five times ``print(i)  # i`` and no function
-    strict      1.00    .25    .04    0.00
-    reference   1.00    .00    .52    0.00
+    strict      1.00   0.25   0.03    0.00
+    reference   1.00   0.00   0.52    0.00
 
 Solo: the coder writes the canonical solution, the tester nothing. Random: each returns or states an argument or a
 constant.
@@ -95,7 +95,7 @@ class LeetPrint(CoopHumanEval):
     source = PublicData("openai/openai_humaneval", PROBLEM_FIELDS, {"train": "test", "eval": "test"}, 32)
     roles = (CODER, TESTER)
     reward_figures: ClassVar = {
-        "strict": {"gold": 1.0, "solo": 0.25, "random": 0.04},
+        "strict": {"gold": 1.0, "solo": 0.25, "random": 0.03},
         "reference": {"gold": 1.0, "solo": 0.0, "random": 0.52},
     }
 
