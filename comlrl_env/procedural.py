@@ -27,7 +27,7 @@ class ProceduralTask:
     roles: ClassVar[tuple[str, ...]] = ()
     levels: ClassVar[tuple[int, int]] = (0, 2)
     team_sizes: ClassVar[tuple[int, int]] = (2, 4)
-    cue: ClassVar[str] = "Answer:"
+    cues: tuple[str, ...] = ("Answer:",)
     data_source = "procedural"
     figures: Mapping[str, float]
     num_turns = 1
@@ -57,8 +57,8 @@ class ProceduralTask:
         return ProceduralItems(self.build, split, size=self._sizes.get(split, 0), seed=self.seed, level=self.level)
 
     def prompts(self, item: Item, history: History) -> dict[str, str]:
-        """The instructions, ending with the cue from which a base model goes on."""
-        return {agent: f"{text}\n{self.cue}" for agent, text in self.instructions(item, history).items()}
+        """The instructions, ending with the cue of the turn from which a base model goes on."""
+        return {agent: f"{text}\n{self.cues[len(history)]}" for agent, text in self.instructions(item, history).items()}
 
     def messages(self, item: Item, history: History) -> dict[str, list[dict[str, str]]]:
         """The instructions as one user message for each agent."""

@@ -25,14 +25,22 @@ GROUP = "comlrl_env.tasks"
 
 BUILT_IN = {
     "comlrl/ArxivExpansion-v0": "comlrl_env.tasks.texts.arxiv_expansion:ArxivExpansion",
+    "comlrl/ConstraintStory-v0": "comlrl_env.tasks.stories.constraint_story:ConstraintStory",
     "comlrl/CoopHumanEval-v0": "comlrl_env.tasks.code.coop_human_eval:CoopHumanEval",
+    "comlrl/EvidencePool-v0": "comlrl_env.tasks.talking.evidence_pool:EvidencePool",
     "comlrl/GridBuild-v0": "comlrl_env.tasks.building.grid_build:GridBuild",
+    "comlrl/HintPlay-v0": "comlrl_env.tasks.talking.hint_play:HintPlay",
     "comlrl/HumanEval-v0": "comlrl_env.tasks.code.human_eval:HumanEval",
     "comlrl/JointCalls-v0": "comlrl_env.tasks.calls.joint_calls:JointCalls",
-    "comlrl/LengthRatio-v0": "comlrl_env.tasks.stories.length_ratio:LengthRatio",
     "comlrl/LeetPrint-v0": "comlrl_env.tasks.code.leet_print:LeetPrint",
+    "comlrl/LengthRatio-v0": "comlrl_env.tasks.stories.length_ratio:LengthRatio",
+    "comlrl/LengthSimplex-v0": "comlrl_env.tasks.stories.length_simplex:LengthSimplex",
     "comlrl/MBPP-v0": "comlrl_env.tasks.code.mbpp:MBPP",
     "comlrl/Partition-v0": "comlrl_env.tasks.partition.partition:Partition",
+    "comlrl/Reference-v0": "comlrl_env.tasks.talking.reference:Reference",
+    "comlrl/Schedule-v0": "comlrl_env.tasks.talking.schedule:Schedule",
+    "comlrl/Schelling-v0": "comlrl_env.tasks.controls.schelling:Schelling",
+    "comlrl/SplitSum-v0": "comlrl_env.tasks.controls.split_sum:SplitSum",
     "comlrl/TLDR-v0": "comlrl_env.tasks.texts.tldr:TLDR",
     "comlrl/TLDRRatio-v0": "comlrl_env.tasks.texts.tldr_ratio:TLDRRatio",
 }
@@ -172,10 +180,20 @@ def _load(name: str, entry_point: EntryPoint) -> Callable[..., Any]:
 
 
 def _parameters(creator: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """What a class or factory takes; where a class passes ``**kwargs`` on to its base, what the base takes too."""
     try:
-        return inspect.signature(creator).parameters
+        parameters = dict(inspect.signature(creator).parameters)
     except (TypeError, ValueError):  # some builtins have no signature
         return {"kwargs": inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)}
+    bases = inspect.getmro(creator)[:-1] if inspect.isclass(creator) else ()
+    for init in [vars(base)["__init__"] for base in bases if "__init__" in vars(base)][1:]:
+        rest = [name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_KEYWORD]
+        if not rest:
+            break
+        del parameters[rest[0]]
+        inherited = list(inspect.signature(init).parameters.items())[1:]
+        parameters |= {name: parameter for name, parameter in inherited if name not in parameters}
+    return parameters
 
 
 def _call(name: str, creator: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:

@@ -96,7 +96,7 @@ def test_unknown_names(name, message):
         ({"splt": "eval"}, "unknown argument 'splt'; did you mean 'split'?"),
         (
             {"xyzzy": 1},
-            "unknown argument 'xyzzy'; the task takes num_things, num_agents, level, seed, num_items",
+            "unknown argument 'xyzzy'; the task takes num_things, level, seed, num_items, num_agents",
         ),
     ],
 )

@@ -24,9 +24,9 @@ Example (level 0; the first training item of seed 0)::
                         /setblock 2 3 0 green
     score               1
 
-Reward: correct/(target + extra + conflict), in [0, 1]; see :func:`comlrl_env.tasks.building.cells.score_build`. A cell
-is correct when the only builder that placed something there owns the colour, and it is the right one. Extra: cells
-outside the blueprint. Conflict: cells where several builders placed something. Air earns nothing.
+Reward: correct/(target + extra + conflict), in [0, 1]; see :func:`comlrl_env.tasks.building.cells.score_build`. A
+cell is correct when the only builder that placed something there owns the colour, and it is the right one. Extra:
+cells outside the blueprint. Conflict: cells where several builders placed something. Air earns nothing.
 
 Levels: 0 a flat blueprint on 4 x 4 cells, three for each builder, always the same palettes; 1 palettes are drawn, the
 blueprint is symmetric, and each builder sees only its left (even numbers) or right half; 2 the same with two layers;
@@ -39,8 +39,9 @@ Figures (``python -m comlrl_env.figures comlrl/GridBuild-v0``; level 0, 1, 2, 3 
     random    .05   .06   .04   .04   everyone builds its number of cells in random places and own colours
 
 Data: written for this project, Apache-2.0. Items of train and eval, and of neighbouring seeds, are disjoint by
-construction: the number of cells in the second colour (of the alphabet) of builder_0 is even in train and odd in eval;
-for the last builder it is even for even seeds and odd for odd ones (in the half blueprint, where it is symmetric).
+construction: the number of cells in the second colour (of the alphabet) of builder_0 is even in train and odd in
+eval; for the last builder it is even for even seeds and odd for odd ones (in the half blueprint, where it is
+symmetric).
 
 Versions: v0 first version.
 """
@@ -68,7 +69,7 @@ class GridBuild(ProceduralTask):
     figures: Mapping[str, float] = {"gold": 1.0, "solo": 0.5, "random": 0.05}
     role = "builder"
     levels = (0, 3)
-    cue = "Commands:"
+    cues = ("Commands:",)
 
     def build(self, rng: np.random.Generator, split: str) -> dict[str, Any]:
         """``cells``: [x, y, z, colour, owner], the owner -1 for a shared one; ``palettes``: colours by agent."""

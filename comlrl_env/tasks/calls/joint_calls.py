@@ -3,8 +3,8 @@
 Purpose: who makes which call. Everyone reads the whole request but can do only a part of it; what several can do must
 be done once.
 
-Roles: ``caller_0`` … ``caller_{n-1}`` (n = 2, 3 or 4), each with tools of its own. One simultaneous response, one call
-per line, which is parsed and never executed.
+Roles: ``caller_0`` … ``caller_{n-1}`` (n = 2, 3 or 4), each with tools of its own. One simultaneous response, one
+call per line, which is parsed and never executed.
 
 Example (level 0; the first training item of seed 0)::
 
@@ -98,7 +98,7 @@ class JointCalls(ProceduralTask):
     figures: Mapping[str, float] = {"gold": 1.0, "solo": 1 / 3, "random": 0.0}
     attack_ceiling = 2 / 3
     role = "caller"
-    cue = "Calls:"
+    cues = ("Calls:",)
 
     def build(self, rng: np.random.Generator, split: str) -> dict[str, Any]:
         """``tools``: tool names by agent, ``shared``: those of all, ``intents``: [tool, word, number, owner or -1]."""

@@ -57,7 +57,8 @@ from typing import Any
 import numpy as np
 
 from comlrl_env.errors import TaskError
-from comlrl_env.items import DEFAULT_SIZES, ProceduralItems, check_count, split_sizes
+from comlrl_env.items import check_count
+from comlrl_env.procedural import ProceduralTask
 from comlrl_env.task import History, JointResponse
 from comlrl_env.tasks.partition.names import COMMON, HALVES
 from comlrl_env.types import Item, Score
@@ -67,42 +68,42 @@ _LIST_MARK = re.compile(r"^(?:[-*•]|\(?\d{1,3}[.):])\s*")
 _TRIMMINGS = " \t\f\v.!?:'\"`*"
 
 
-class Partition:
+class Partition(ProceduralTask):
     """M things for n helpers; see the page above. Raises :class:`TaskError` for arguments out of range."""
 
     figures: Mapping[str, float] = {"gold": 1.0, "solo": 0.0, "random": 0.2}
-    num_turns = 1
+    team_sizes = (2, len(COMMON))
 
-    def __init__(
-        self,
-        *,
-        num_things: int = 6,
-        num_agents: int = 2,
-        level: int = 0,
-        seed: int = 0,
-        num_items: int | Mapping[str, int] = DEFAULT_SIZES,
-    ) -> None:
+    def __init__(self, *, num_things: int = 6, **arguments: Any) -> None:
+        super().__init__(**arguments)
         self.num_things = check_count("num_things", num_things, 2, len(COMMON))
-        self.level = check_count("level", level, 0, 2)
-        self.seed = check_count("seed", seed, 0)
-        count = check_count("num_agents", num_agents, 2)
+        count = len(self.agents)
         if count > self.num_things:
             raise TaskError(f"num_agents: expected at most num_things ({self.num_things}), actually {count}")
-        self.agents = tuple(f"helper_{i}" for i in range(count))
         self.cap = -(-self.num_things // count)
-        self._sizes = split_sizes(num_items)
 
-    def items(self, split: str) -> ProceduralItems:
-        """Items whose data holds ``orders``: one list of the M names per agent."""
-        return ProceduralItems(self._build, split, size=self._sizes.get(split, 0), seed=self.seed, level=self.level)
+    def build(self, rng: np.random.Generator, split: str) -> dict[str, Any]:
+        """``orders``: one list of the M names per agent."""
+        pools: dict[int, Sequence[str]] = {0: COMMON[: self.num_things], 1: COMMON, 2: HALVES[split]}
+        pool = pools[self.level]
+        names = sorted(pool[i] for i in rng.permutation(len(pool))[: self.num_things])
+        orders = [rng.permutation(self.num_things).tolist() for _ in self.agents]
+        for order, odd in ((orders[0], self.seed % 2 == 1), (orders[-1], split == "eval")):
+            if is_odd(order) != odd:
+                order[-2], order[-1] = order[-1], order[-2]
+        return {"orders": [[names[i] for i in order] for order in orders]}
 
-    def prompts(self, item: Item, history: History) -> dict[str, str]:
+    def instructions(self, item: Item, history: History) -> dict[str, str]:
         """The rules and the agent's own order of the names."""
-        return {agent: f"{text}\nAnswer:" for agent, text in self._instructions(item).items()}
-
-    def messages(self, item: Item, history: History) -> dict[str, list[dict[str, str]]]:
-        """The same as one user message for each agent."""
-        return {agent: [{"role": "user", "content": text}] for agent, text in self._instructions(item).items()}
+        return {
+            agent: (
+                f"You are {agent} of {len(self.agents)} helpers. "
+                f"Together claim all {self.num_things} things, none twice. "
+                f"Each helper claims at most {self.cap}. Things: {', '.join(order)}. "
+                "Write only the names of your things, with commas."
+            )
+            for agent, order in zip(self.agents, item.data["orders"], strict=True)
+        }
 
     def score(self, item: Item, history: History, responses: JointResponse) -> Score:
         """The reward of the page above with the parts covered, missed, duplicate, over_cap and unknown."""
@@ -144,27 +145,6 @@ class Partition:
         """Every agent claims cap different things at random."""
         orders = zip(self.agents, item.data["orders"], strict=True)
         return {agent: ", ".join(rng.permutation(order)[: self.cap]) for agent, order in orders}
-
-    def _instructions(self, item: Item) -> dict[str, str]:
-        return {
-            agent: (
-                f"You are {agent} of {len(self.agents)} helpers. "
-                f"Together claim all {self.num_things} things, none twice. "
-                f"Each helper claims at most {self.cap}. Things: {', '.join(order)}. "
-                "Write only the names of your things, with commas."
-            )
-            for agent, order in zip(self.agents, item.data["orders"], strict=True)
-        }
-
-    def _build(self, rng: np.random.Generator, split: str) -> dict[str, Any]:
-        pools: dict[int, Sequence[str]] = {0: COMMON[: self.num_things], 1: COMMON, 2: HALVES[split]}
-        pool = pools[self.level]
-        names = sorted(pool[i] for i in rng.permutation(len(pool))[: self.num_things])
-        orders = [rng.permutation(self.num_things).tolist() for _ in self.agents]
-        for order, odd in ((orders[0], self.seed % 2 == 1), (orders[-1], split == "eval")):
-            if is_odd(order) != odd:
-                order[-2], order[-1] = order[-1], order[-2]
-        return {"orders": [[names[i] for i in order] for order in orders]}
 
 
 def is_odd(order: Sequence[int]) -> bool:

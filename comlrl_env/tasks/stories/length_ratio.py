@@ -49,7 +49,7 @@ from typing import Any
 
 import numpy as np
 
-from comlrl_env.items import DEFAULT_SIZES, ProceduralItems, check_count, split_sizes
+from comlrl_env.procedural import ProceduralTask
 from comlrl_env.task import History, JointResponse
 from comlrl_env.tasks.stories.grammar import LONGEST, write_story
 from comlrl_env.tasks.stories.subjects import describe, draw_subject
@@ -61,35 +61,27 @@ SHORTEST = 20
 GOLD_SHORT = 200
 
 
-class LengthRatio:
+class LengthRatio(ProceduralTask):
     """Two stories whose lengths must fit. Raises :class:`TaskError` for arguments out of range."""
 
     figures: Mapping[str, float] = {"gold": 1.0, "solo": 0.0, "random": 0.37}
-    agents = ("author_0", "author_1")
-    num_turns = 1
+    roles = ("author_0", "author_1")
+    cues = ("Story:",)
 
-    def __init__(
-        self,
-        *,
-        level: int = 0,
-        seed: int = 0,
-        num_items: int | Mapping[str, int] = DEFAULT_SIZES,
-    ) -> None:
-        self.level = check_count("level", level, 0, 2)
-        self.seed = check_count("seed", seed, 0)
-        self._sizes = split_sizes(num_items)
+    def build(self, rng: np.random.Generator, split: str) -> dict[str, Any]:
+        """``subject`` (its words) and the bounds ``low`` and ``high`` of the ratio."""
+        low = 1.5 + 0.5 * int(rng.integers(6)) if self.level == 2 else 2.0
+        high = 3.0 if self.level == 0 else low + 0.5
+        return {"subject": draw_subject(rng, split, self.seed), "low": low, "high": high}
 
-    def items(self, split: str) -> ProceduralItems:
-        """Items whose data holds the ``subject`` (its words) and the bounds ``low`` and ``high``."""
-        return ProceduralItems(self._build, split, size=self._sizes.get(split, 0), seed=self.seed, level=self.level)
-
-    def prompts(self, item: Item, history: History) -> dict[str, str]:
+    def instructions(self, item: Item, history: History) -> dict[str, str]:
         """The subject, the agent's role and the window of the ratio."""
-        return {agent: f"{text}\nStory:" for agent, text in self._instructions(item).items()}
-
-    def messages(self, item: Item, history: History) -> dict[str, list[dict[str, str]]]:
-        """The same as one user message for each agent."""
-        return {agent: [{"role": "user", "content": text}] for agent, text in self._instructions(item).items()}
+        subject = f"Subject: {describe(item.data['subject'])}."
+        times = f"{item.data['low']:g} to {item.data['high']:g} times as long"
+        return {
+            "author_0": f"You are author_0. Write the short story; author_1 writes one {times}.\n{subject}",
+            "author_1": f"You are author_1. Write the long story, {times} as the one of author_0.\n{subject}",
+        }
 
     def score(self, item: Item, history: History, responses: JointResponse) -> Score:
         """The reward of the page above."""
@@ -130,19 +122,6 @@ class LengthRatio:
             agent: write_story(item.data["subject"], rng, int(length))
             for agent, length in zip(self.agents, lengths, strict=True)
         }
-
-    def _instructions(self, item: Item) -> dict[str, str]:
-        subject = f"Subject: {describe(item.data['subject'])}."
-        times = f"{item.data['low']:g} to {item.data['high']:g} times as long"
-        return {
-            "author_0": f"You are author_0. Write the short story; author_1 writes one {times}.\n{subject}",
-            "author_1": f"You are author_1. Write the long story, {times} as the one of author_0.\n{subject}",
-        }
-
-    def _build(self, rng: np.random.Generator, split: str) -> dict[str, Any]:
-        low = 1.5 + 0.5 * int(rng.integers(6)) if self.level == 2 else 2.0
-        high = 3.0 if self.level == 0 else low + 0.5
-        return {"subject": draw_subject(rng, split, self.seed), "low": low, "high": high}
 
 
 def visible_length(text: str) -> int:

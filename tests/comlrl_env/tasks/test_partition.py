@@ -218,7 +218,7 @@ def test_known_items():
         ({"num_things": 1}, "num_things: expected an integer in [2, 48], actually 1"),
         ({"num_things": 49}, "num_things: expected an integer in [2, 48], actually 49"),
         ({"num_things": "six"}, "num_things: expected an integer in [2, 48], actually 'six' (str)"),
-        ({"num_agents": 1}, "num_agents: expected an integer ≥ 2, actually 1"),
+        ({"num_agents": 1}, "num_agents: expected an integer in [2, 48], actually 1"),
         ({"num_agents": 7}, "num_agents: expected at most num_things (6), actually 7"),
         ({"level": 3}, "level: expected an integer in [0, 2], actually 3"),
         ({"seed": -1}, "seed: expected an integer ≥ 0, actually -1"),
