@@ -74,7 +74,7 @@ NAMES = ("dax", "wug", "blick", "fep", "zup", "toma", "modi", "gorp")
 _ORDINALS = "first second third fourth fifth sixth seventh eighth last next middle left right top bottom"
 _NUMBERS = "one two three four five six seven eight nine ten"
 BANNED = frozenset(f"{_ORDINALS} {_NUMBERS}".split()) | set(NAMES) | {str(i) for i in range(100)}
-BANNED |= {f"{i}{ending}" for i in range(10) for ending in ("st", "nd", "rd", "th")}
+BANNED |= {"1st", "2nd", "3rd", *(f"{i}th" for i in range(4, 10))}
 # Objects, kinds of properties, words of a note, by level.
 PLANS = ((4, 2, 2), (6, 3, 3), (8, 4, 3))
 # How another object may differ from the one that is meant, by number of kinds: in one or two, but not in all.
