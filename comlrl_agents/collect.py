@@ -27,7 +27,8 @@ class Collection:
 
     ``samples``: for each agent the team's own generations (not the comparator's), in order. ``scored``: how many joint
     responses the environment judged, failures included. ``asked`` and ``missing``: candidates that were wanted from
-    the comparator, and those that it could not give. ``examples``: joint responses as text with their rewards.
+    the comparator, and those that it could not give; ``requests``: what a remote one took. ``examples``: joint
+    responses as text with their rewards.
     """
 
     pairs: list[PreferencePair] = field(default_factory=list)
@@ -36,6 +37,7 @@ class Collection:
     failed: int = 0
     asked: int = 0
     missing: int = 0
+    requests: dict[str, int] = field(default_factory=dict)
     timeouts: int = 0
     rewards: list[float] = field(default_factory=list)
     counts: dict[str, list[float]] = field(default_factory=dict)
@@ -52,6 +54,7 @@ class Collection:
         if self.asked:
             stats["comparator/candidates"] = float(self.asked - self.missing)
             stats["comparator/failed"] = float(self.missing)
+            stats |= {f"comparator/{name}": float(count) for name, count in self.requests.items()}
         if self.rewards:
             stats["collect/reward_mean"] = math.fsum(self.rewards) / len(self.rewards)
         for name, values in self.counts.items():
@@ -105,6 +108,8 @@ def collect(
         agents = list(wrapper.possible_agents)
         answers = [side.answers(agents, starts) for side in sides]
         reason = answers[-1].reason or reason
+        for name, count in answers[-1].counts.items():
+            result.requests[name] = result.requests.get(name, 0) + count
         for index, (reset, start) in enumerate(zip(resets, starts, strict=True)):
             given = [side.by_item[index] for side in answers]
             for agent, own in enumerate(given[0]):

@@ -9,13 +9,14 @@ import torch
 from comlrl_agents.placement import per_agent, pick_device
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.policy_history import PolicyHistory, frozen_copies
+from comlrl_agents.remote import Endpoint, remote_team
 from comlrl_agents.sides import CandidateSource, CentralSide, Side
 from comlrl_agents.streams import Streams
 from comlrl_agents.types import Policy
 from comlrl_env.joint_text import JointAdapter
 
 Used = TypeVar("Used")
-ComparatorName = Literal["current", "current_copy", "model", "history"]
+ComparatorName = Literal["current", "current_copy", "model", "history", "api"]
 OpenComparator = Callable[[int], Sequence[Policy]]
 """Gives the policies of a round (1-based), one per agent or one for all."""
 
@@ -24,12 +25,14 @@ OpenComparator = Callable[[int], Sequence[Policy]]
 class ComparatorRule:
     """Who answers on the other side, how many candidates it gives per item, and whether one model writes all roles.
 
-    ``models``: a name for all agents or one per agent. ``devices``: None for those of the team.
+    ``models``: a name for all agents or one per agent. ``endpoint``: the remote model. ``devices``: None for those of
+    the team.
     """
 
     policy: ComparatorName = "current"
     num_candidates: int = 20
     models: str | Sequence[str] | None = None
+    endpoint: Endpoint | None = None
     history_k: int = 1
     devices: str | Sequence[str] | None = None
     centralized: bool = False
@@ -79,14 +82,15 @@ class Comparator:
         )
 
 
-def local_comparator(
+def open_comparator(
     rule: ComparatorRule, team: Sequence[LLMPolicy], history: PolicyHistory, load: Callable[[], Sequence[Policy]]
 ) -> OpenComparator:
-    """Where the policies come from when they compute here.
+    """Where the policies come from.
 
     ``current``: the live team. ``current_copy``: a frozen copy of it on ``devices``, where those are others than the
     team's. ``model``: what ``load`` gives. ``history``: the policies that the team had ``history_k`` rounds ago; after
     round ν−1 the live policy is number ν−1, so this is number ν−1−k, and the initial policy (number 0) until it exists.
+    ``api``: the remote model, over one client for the whole run.
     """
     devices = [None if name is None else pick_device(name).value for name in per_agent(rule.devices, len(team))]
 
@@ -100,6 +104,9 @@ def local_comparator(
         "model": lambda _: load(),
         "history": lambda iteration: history.load(max(0, iteration - 1 - rule.history_k), devices),
     }
+    if rule.endpoint is not None:
+        remote = remote_team(rule.endpoint, len(team), team[0].sampling)
+        return lambda _: remote
     return sources[rule.policy]
 
 

@@ -1,7 +1,7 @@
 """The two sides of a comparison: the team and its comparator, each with its policies and random streams."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -16,11 +16,13 @@ from comlrl_env.joint_text import JointAdapter, joint_prompt, read_roles
 class Answers:
     """``by_item[item][agent][candidate]``: every agent of an item has the same number, at most the number asked for.
 
-    ``reason``: why the last missing candidate is missing.
+    ``reason``: why the last missing candidate is missing. ``counts``: requests, retries and cached answers of remote
+    models.
     """
 
     by_item: list[list[list[Generation]]]
     reason: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 class CandidateSource(Protocol):
@@ -70,7 +72,7 @@ class Side:
             # Samples are independent, so what is left after a failure may be put together in order.
             fewest = min(map(len, item))
             by_item.append([group[:fewest] for group in item])
-        return Answers(by_item, _last_failure(self.policies))
+        return Answers(by_item, _last_failure(self.policies), _counts(self.policies))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +104,20 @@ class CentralSide:
                 else:
                     joint.append([Generation(role) for role in roles])
             by_item.append([[roles[agent] for roles in joint] for agent in range(len(agents))])
-        return Answers(by_item, reason)
+        return Answers(by_item, reason, _counts([self.policy]))
 
 
 def _text_only(generation: Generation) -> Generation:
     return Generation(generation.text, (), generation.finished)
+
+
+def _counts(policies: Sequence[Policy]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for policy in policies:
+        if hasattr(policy, "take_counts"):
+            for name, count in policy.take_counts().items():
+                total[name] = total.get(name, 0) + count
+    return total
 
 
 def _last_failure(policies: Sequence[Policy]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from comlrl_agents.collect import Collection, collect
-from comlrl_agents.comparators import Comparator, local_comparator
+from comlrl_agents.comparators import Comparator, open_comparator
 from comlrl_agents.config import MADPOConfig, MADPOIterConfig, TeamConfig, to_mapping
 from comlrl_agents.drift import mean_logprob
 from comlrl_agents.evaluate import evaluate
@@ -129,7 +129,7 @@ class Trainer:
         def load() -> list[Policy]:
             return load_frozen(models, rule.devices, self.args)
 
-        open_policies = local_comparator(rule, self.policies, self.history, load)
+        open_policies = open_comparator(rule, self.policies, self.history, load)
         return Comparator(rule, self.policies, open_policies, adapter)
 
     def _make_learning(self) -> Learning:
@@ -324,6 +324,8 @@ def _check_env(name: str, env: Any, config: TeamConfig) -> None:
 
 def _check_comparator(config: TeamConfig, given: Any) -> None:
     rule = config.comparator
+    if rule is not None and rule.endpoint is not None:
+        rule.endpoint.request_headers()  # a key that is not set is refused before any model is loaded
     asked = rule is not None and rule.policy == "model"
     if given is not None and not asked:
         raise ConfigError(

@@ -5,13 +5,13 @@ import typing
 from dataclasses import dataclass
 from typing import Literal
 
-from comlrl_agents.config.team import TeamConfig
+from comlrl_agents.config.api import PREFIX, ApiFields
 from comlrl_env.errors import ConfigError
 
 if typing.TYPE_CHECKING:
     from comlrl_agents.comparators import ComparatorRule
 
-ComparatorPolicy = Literal["current", "current_copy", "model", "history"]
+ComparatorPolicy = Literal["current", "current_copy", "model", "history", "api"]
 
 FIELD_OWNERS: dict[str, tuple[str, ...]] = {
     "comparator_model_name": ("model",),
@@ -23,7 +23,7 @@ FIELD_OWNERS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(kw_only=True, frozen=True)
-class ComparatorFields(TeamConfig):
+class ComparatorFields(ApiFields):
     """Who answers on the other side."""
 
     compares = True
@@ -51,6 +51,8 @@ class ComparatorFields(TeamConfig):
         """Refuse fields that do not go together."""
         super().check_combinations()
         self._refuse_strangers()
+        if self.comparator_policy == "api":
+            self.check_api()
         if self.comparator_model_name is not None and self.comparator_agents is not None:
             raise ConfigError(
                 "comparator_agents: names one comparator per role and comparator_model_name one for all; give one of "
@@ -76,7 +78,8 @@ class ComparatorFields(TeamConfig):
 
     def _refuse_strangers(self) -> None:
         """Refuse fields of another comparator policy, which would be silently without effect."""
-        for name, owners in FIELD_OWNERS.items():
+        api = {name: ("api",) for name in self.__dataclass_fields__ if name.startswith(PREFIX)}
+        for name, owners in {**FIELD_OWNERS, **api}.items():
             value = getattr(self, name)
             if value != self.__dataclass_fields__[name].default and self.comparator_policy not in owners:
                 raise ConfigError(
@@ -93,6 +96,7 @@ class ComparatorFields(TeamConfig):
             policy=self.comparator_policy,
             num_candidates=self.comparator_num_candidates or self.preference_num_candidates,
             models=self.comparator_agents or self.comparator_model_name,
+            endpoint=self.endpoint if self.comparator_policy == "api" else None,
             history_k=self.comparator_history_k,
             devices=self.comparator_devices,
             # One actor writes all roles on both sides: its prompt is the joint one already.

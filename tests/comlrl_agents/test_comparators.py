@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from comlrl_agents import MADPOIterConfig, MADPOIterTrainer, ScriptedPolicy
-from comlrl_agents.comparators import Comparator, ComparatorRule, local_comparator, same_tokenizer
+from comlrl_agents.comparators import Comparator, ComparatorRule, open_comparator, same_tokenizer
 from comlrl_agents.policy_history import frozen_copies
 from comlrl_agents.questions import Start
 from comlrl_agents.sides import CentralSide, Side
@@ -65,7 +65,7 @@ def test_a_current_copy_is_made_where_devices_differ_and_only_there():
 
     def opened(devices):
         rule = ComparatorRule("current_copy", devices=devices)
-        return local_comparator(rule, team, None, None)(1)
+        return open_comparator(rule, team, None, None)(1)
 
     assert opened(None) is team
     assert opened("cpu") is team
@@ -245,7 +245,7 @@ def test_unreadable_texts_are_counted_and_stop_a_round_only_when_there_is_nothin
 def test_which_model_writes_centrally():
     team = [word_policy(0), word_policy(1)]
     rule = ComparatorRule("current", 2, centralized=True, centralized_agent_index=1)
-    comparator = Comparator(rule, team, local_comparator(rule, team, None, None), SectionAdapter())
+    comparator = Comparator(rule, team, open_comparator(rule, team, None, None), SectionAdapter())
     assert comparator.during(1, ["a", "b"], Streams(0), lambda side: side.policy) is team[1]
     assert comparator.during(1, ["a", "b"], Streams(0), lambda side: replace(side).num_candidates) == 2
 

@@ -26,6 +26,15 @@ def test_defaults_are_those_of_the_specification():
         "num_iterations": 6, "num_train_epochs": 1, "preference_num_candidates": 20,
         "preference_pairs_per_sample": 4, "pair_selection": "comparator_reward",
         "preference_replay_mode": "current", "comparator_policy": "current", "comparator_history_k": 1,
+        "preference_replay_k": None, "preference_replay_lambda": None, "preference_replay_sample_size": None,
+        "preference_replay_dir": None, "policy_checkpoint_dir": None, "comparator_num_candidates": None,
+        "comparator_model_name": None, "comparator_agents": None, "comparator_devices": None,
+        "comparator_generation_mode": "decentralized", "comparator_centralized_agent_index": 0,
+        "comparator_api_url": None, "comparator_api_format": "generic", "comparator_api_model": None,
+        "comparator_api_key_env": None, "comparator_api_key": None, "comparator_api_headers": None,
+        "comparator_api_key_header": "Authorization", "comparator_api_key_prefix": "Bearer",
+        "comparator_api_timeout": 120, "comparator_api_max_n_per_request": None,
+        "comparator_api_response_field": "completions", "comparator_api_extra_body": None,
     }  # fmt: skip
     assert {name: iterative[name] for name in changed} == changed
     assert {name: iterative[name] for name in expected if name not in changed} == {
@@ -38,6 +47,7 @@ def test_the_batch_defaults_to_the_rollout_buffer():
     assert MADPOConfig(train_batch_size=8).batch_size == 8
 
 
+API = {"comparator_policy": "api", "comparator_api_url": "http://h"}
 ILLEGAL = [
     (MADPOConfig, {"temperatura": 1.0}, "did you mean 'temperature'?"),
     (MADPOConfig, {"temperature": -1.0}, "temperature: must lie in [0, "),
@@ -79,6 +89,21 @@ ILLEGAL = [
         {"comparator_policy": "model", "comparator_agents": ["y"]},
         "comparator_agents: must hold one entry per agent (2)",
     ),
+    (MADPOIterConfig, {"comparator_api_url": "http://h"}, "comparator_api_url: belongs to comparator_policy='api'"),
+    (MADPOIterConfig, {"comparator_policy": "api"}, "comparator_api_url: is required by comparator_policy='api'"),
+    (MADPOIterConfig, API | {"comparator_api_url": "h:80"}, "comparator_api_url: must be http:// or https://"),
+    (MADPOIterConfig, API | {"comparator_api_format": "gpt"}, "comparator_api_format: must be one of 'generic'"),
+    (MADPOIterConfig, API | {"comparator_api_format": "openai"}, "comparator_api_model: is required"),
+    (MADPOIterConfig, API | {"comparator_api_max_n_per_request": 2}, "belongs to comparator_api_format='openai'"),
+    (
+        MADPOIterConfig,
+        API | {"comparator_api_format": "codex", "comparator_api_model": "m", "comparator_api_response_field": "x"},
+        "belongs to comparator_api_format='generic'",
+    ),
+    (MADPOIterConfig, API | {"comparator_api_timeout": 0.0}, "comparator_api_timeout: must lie in"),
+    (MADPOIterConfig, API | {"comparator_devices": "cpu"}, "has no meaning with 'api'"),
+    (MADPOIterConfig, API | {"comparator_api_key": 123}, "must be str or NoneType, actually a value that is not shown"),
+    (MADPOIterConfig, {"comparator_api_key": "sk-1"}, "leave it out, actually a value that is not shown"),
     (MADPOIterConfig, {"comparator_centralized_agent_index": 1}, "belongs to comparator_generation_mode='centralized'"),
     (
         MADPOIterConfig,
@@ -114,6 +139,15 @@ def test_legal_corner_cases():
     assert MADPOIterConfig(preference_replay_k=1).preference_replay_k == 1
     assert MADPOConfig(temperature=1).temperature == 1
     assert pickle.loads(pickle.dumps(MADPOConfig(seed=3))) == MADPOConfig(seed=3)
+
+
+def test_aliases_and_secrets():
+    config = MADPOIterConfig(
+        **API, comparator_api_format="codex", comparator_api_model="m", comparator_api_key="sk-abc"
+    )
+    endpoint = config.comparator.endpoint
+    assert (endpoint.format, endpoint.key, endpoint.timeout) == ("openai_responses", "sk-abc", 120.0)
+    assert "sk-abc" not in f"{config!r} {endpoint!r} {config.comparator!r} {to_mapping(config)}"
 
 
 def test_typed_parts():
