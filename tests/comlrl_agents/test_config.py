@@ -48,6 +48,7 @@ def test_the_batch_defaults_to_the_rollout_buffer():
 
 
 API = {"comparator_policy": "api", "comparator_api_url": "http://h"}
+CODEX = {"comparator_api_format": "codex", "comparator_api_model": "m"}
 ILLEGAL = [
     (MADPOConfig, {"temperatura": 1.0}, "did you mean 'temperature'?"),
     (MADPOConfig, {"temperature": -1.0}, "temperature: must lie in [0, "),
