@@ -24,7 +24,7 @@ def open_env(env_id: str, assignments: Sequence[str]) -> Any:
     """
     keys = read_keys([f"env={env_id}", *assignments])
     strange = [*keys.fields, *(f"eval_env.{name}" for name in keys.eval_arguments)]
-    if strange or keys.agents is not None or keys.tokenizer is not None or keys.output_dir is not None:
+    if strange or any(key is not None for key in (keys.algorithm, keys.agents, keys.tokenizer, keys.output_dir)):
         raise ConfigError(f"arguments: expected only env.ARGUMENT=VALUE, actually {', '.join(assignments)}")
     return make_env(env_id, keys.env_arguments)
 

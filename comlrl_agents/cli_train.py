@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -69,19 +69,26 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
     """
     chosen = find_algorithm(algorithm)
     config_class = chosen.config_class()
+    if keys.algorithm not in (None, algorithm, chosen.trainer_name):
+        raise ConfigError(
+            f"algorithm: the settings are those of {keys.algorithm!r}, actually the command is `comlrl train "
+            f"{algorithm}`; name the same algorithm in both"
+        )
     keys.check_fields(list(config_class.__dataclass_fields__), f"comlrl train {algorithm}")
     env_id = keys.need_env()
     env, eval_env = make_env(env_id, keys.env_arguments), make_eval_env(keys)
     args = config.from_mapping(config_class, {"num_agents": len(env.possible_agents), **keys.fields})
+    keys = replace(keys, agents="tiny" if keys.agents is None else keys.agents)
     folder = Path(keys.output_dir or default_folder(algorithm, env_id))
     trainer = chosen.trainer_class()(
         env=env,
         eval_env=eval_env,
-        agents="tiny" if keys.agents is None else keys.agents,
+        agents=keys.agents,
         tokenizer=keys.tokenizer,
         args=args,
         output_dir=folder,
     )
+    trainer.description = keys.describe(algorithm)
     remember_command(folder, resume=resume)
     settle_computation(trainer, folder, resume=resume)
     trainer.train(resume_from_checkpoint=True if resume else None)

@@ -2,7 +2,8 @@
 
 Besides the fields of an algorithm's configuration there are the run's own keys: ``env`` (an id) with
 ``env.<argument>`` for its constructor, ``eval_env.<argument>`` where the evaluation environment differs,
-``agents``, ``tokenizer`` and ``output_dir``. Values are YAML. In a file, ``env`` may also be a table with ``id``.
+``agents``, ``tokenizer`` and ``output_dir``. Values are YAML. In a file, ``env`` may also be a table with ``id``, and
+``algorithm`` may say whose settings they are: the ``config.yaml`` of a run is such a file.
 """
 
 import re
@@ -29,6 +30,7 @@ EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 class RunKeys:
     """What one command was asked to do, sorted: the run's own keys, and the rest in ``fields``."""
 
+    algorithm: str | None = None
     env: str | None = None
     env_arguments: Mapping[str, Any] = field(default_factory=dict)
     eval_arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -43,6 +45,17 @@ class RunKeys:
             if name not in known:
                 choices = [*known, *RUN_KEYS]
                 raise ConfigError(unknown_name(f"{command}: unknown key", name, choices))
+
+    def describe(self, algorithm: str) -> dict[str, Any]:
+        """The run's own keys as a file holds them, without ``output_dir``."""
+        told = {
+            "algorithm": algorithm,
+            "env": {"id": self.env, **self.env_arguments},
+            "eval_env": dict(self.eval_arguments),
+            "agents": self.agents,
+            "tokenizer": self.tokenizer,
+        }
+        return {name: value for name, value in told.items() if value not in (None, {})}
 
     def need_env(self) -> str:
         """The environment's id. Raises ConfigError when it is missing."""
@@ -75,7 +88,7 @@ def read_keys(assignments: Sequence[str], config: Path | None = None) -> RunKeys
         if values.get(key) is not None:
             values[key] = str(values[key])  # a folder called 2024 is no number
     return RunKeys(
-        **{key: values.pop(key) for key in RUN_KEYS if key in values},
+        **{key: values.pop(key) for key in ("algorithm", *RUN_KEYS) if key in values},
         env_arguments=_take(values, "env."),
         eval_arguments=_take(values, "eval_env."),
         fields=values,

@@ -119,6 +119,12 @@ class Trainer:
         self.comparator = self._make_comparator(comparator_agents, adapter)
         self.progress = Progress()
         self.learning = self._make_learning()
+        # What config.yaml says besides the fields. The command line puts its keys here, from which it can start again.
+        self.description: dict[str, Any] = {
+            "algorithm": type(self).__name__,
+            "env": str(env),
+            "agents": [policy.name or type(policy.model).__name__ for policy in self.policies],
+        }
 
     def _make_comparator(self, given: Any, adapter: JointAdapter) -> Comparator | None:
         rule = self.args.comparator
@@ -189,11 +195,7 @@ class Trainer:
         ):
             if folder != own and (earlier := set_aside(folder, names)):
                 self.tracker.console(f"{names} of an earlier run now lie in {earlier}")
-        sources = [policy.name or type(policy.model).__name__ for policy in self.policies]
-        self.folder.write_config(
-            to_mapping(self.args),
-            {"algorithm": type(self).__name__, "env": str(self.env), "agents": sources},
-        )
+        self.folder.write_config(to_mapping(self.args), self.description)
         self.history.save(0)
         self.log_evaluation()
         state.save()
