@@ -25,8 +25,10 @@ GROUP = "comlrl_env.tasks"
 
 BUILT_IN = {
     "comlrl/ArxivExpansion-v0": "comlrl_env.tasks.texts.arxiv_expansion:ArxivExpansion",
+    "comlrl/CodeCompose-v0": "comlrl_env.tasks.code.code_compose:CodeCompose",
     "comlrl/ConstraintStory-v0": "comlrl_env.tasks.stories.constraint_story:ConstraintStory",
     "comlrl/CoopHumanEval-v0": "comlrl_env.tasks.code.coop_human_eval:CoopHumanEval",
+    "comlrl/CrossFile-v0": "comlrl_env.tasks.code.cross_file:CrossFile",
     "comlrl/EvidencePool-v0": "comlrl_env.tasks.talking.evidence_pool:EvidencePool",
     "comlrl/GridBuild-v0": "comlrl_env.tasks.building.grid_build:GridBuild",
     "comlrl/HintPlay-v0": "comlrl_env.tasks.talking.hint_play:HintPlay",

@@ -18,7 +18,7 @@ from comlrl_env.procedural import ProceduralTask
 from comlrl_env.types import Score, Turn
 
 # Tasks that run programs need a process per score: they are measured by their own tests.
-RUNS_CODE = ("ClassEval", "CoopHumanEval", "HumanEval", "LeetPrint", "MBPP")
+RUNS_CODE = ("ClassEval", "CodeCompose", "CrossFile", "CoopHumanEval", "HumanEval", "LeetPrint", "MBPP")
 NAMES = [name for name in registry.BUILT_IN if not name.split("/")[1].startswith(RUNS_CODE)]
 PROCEDURAL = [name for name in NAMES if isinstance(registry.load_task(name), ProceduralTask)]
 LEVELS = [
