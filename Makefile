@@ -36,7 +36,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/codespell
-	$(BIN)/python -m pytest tests/test_house.py
+	$(BIN)/python -m pytest tests/test_house.py tests/comlrl_env/test_pages.py
 
 bench: setup
 	$(BIN)/python -m benchmarks.speed --models $(MODELS)

@@ -101,20 +101,45 @@ def envs(
 
 @app.command()
 def check(
-    env: Annotated[str, typer.Argument(metavar="ID|MODULE:CLASS")],
+    env: Annotated[str | None, typer.Argument(metavar="ID|MODULE:CLASS")] = None,
     keys: Assignments = None,
+    everything: Annotated[bool, typer.Option("--all", help="Check every registered environment.")] = False,
 ) -> None:
     """Check an environment and say what to mend.
 
     For example: comlrl check my_package.my_module:MyTask env.level=1
     """
     from comlrl_agents import cli_envs
+    from comlrl_env.errors import ConfigError
 
+    if everything == (env is not None):
+        raise ConfigError("check: expected an id, module:class, or --all, and only one of them")
+    if env is None:
+        found = cli_envs.check_all()
+        for name, faults in found.items():
+            typer.echo(faults or f"{name}: no finding", err=bool(faults))
+        if any(found.values()):
+            raise typer.Exit(FINDINGS)
+        return
     advice = cli_envs.check(env, keys or ())
     if advice:
         typer.echo(advice, err=True)
         raise typer.Exit(FINDINGS)
     typer.echo(f"{env}: no finding")
+
+
+@app.command("new-task")
+def new_task(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its class, such as RhymePair.")],
+    folder: Annotated[Path, typer.Option("--folder", metavar="DIR", help="Where the two files go.")] = Path(),
+) -> None:
+    """Write a small working task and its test, to start from.
+
+    For example: comlrl new-task RhymePair
+    """
+    from comlrl_agents import new_task as writer
+
+    typer.echo(writer.write_task(name, folder))
 
 
 @app.command()

@@ -1,15 +1,13 @@
 """``comlrl envs`` and ``comlrl check``: what environments there are, their pages, and whether they keep the rules."""
 
-import inspect
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from comlrl_agents.columns import columns
 from comlrl_agents.run_keys import read_keys
-from comlrl_env import registry
+from comlrl_env import pages, registry
 from comlrl_env.errors import ComlrlError, ConfigError
-
-FIGURES = ("gold", "solo", "random")
 
 
 def make_env(env_id: str, arguments: Mapping[str, Any]) -> Any:
@@ -31,16 +29,7 @@ def open_env(env_id: str, assignments: Sequence[str]) -> Any:
 
 def list_environments() -> str:
     """A table of all registered environments with their measured figures; no items are made."""
-    rows: list[tuple[str, ...]] = [("id", "agents", "turns", *FIGURES, "what")]
-    for env_id in registry.list_envs():
-        try:
-            card = registry.describe(env_id)
-        except ComlrlError as error:
-            rows.append((env_id, "", "", "", "", "", f"not usable here: {error}"))
-            continue
-        figures = [f"{card.figures[name]:.2f}" if name in card.figures else "" for name in FIGURES]
-        rows.append((env_id, str(len(card.agents)), str(card.num_turns), *figures, card.summary))
-    return columns(rows)
+    return columns([pages.HEADINGS, *map(pages.row, registry.list_envs())])
 
 
 def page(env_id: str) -> str:
@@ -48,10 +37,10 @@ def page(env_id: str) -> str:
 
     Raises RegistryError for an unknown id, and ConfigError when there is no page.
     """
-    task = type(registry.load_task(env_id))
-    text = inspect.getdoc(inspect.getmodule(task)) or inspect.getdoc(task)
+    task = registry.load_task(env_id)
+    text = registry.page_of(task)
     if not text:
-        raise ConfigError(f"{env_id}: neither its module nor {task.__name__} has a docstring to show")
+        raise ConfigError(f"{env_id}: neither its module nor {type(task).__name__} has a docstring to show")
     return text
 
 
@@ -65,3 +54,20 @@ def check(env_id: str, assignments: Sequence[str]) -> str:
     except CheckFailed as error:
         return str(error)
     return ""
+
+
+def check_all() -> dict[str, str]:
+    """What :func:`check` says about every registered environment, several at once in processes of their own."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    names = registry.list_envs()
+    with ProcessPoolExecutor(min(len(names), os.cpu_count() or 1), get_context("spawn")) as processes:
+        return dict(zip(names, processes.map(_check_one, names), strict=True))
+
+
+def _check_one(env_id: str) -> str:
+    try:
+        return check(env_id, ())
+    except ComlrlError as error:  # such as data that are not installed
+        return f"{env_id}: {error}"

@@ -54,13 +54,18 @@ EntryPoint = str | Callable[..., Any]
 
 
 class TaskCard(msgspec.Struct, frozen=True):
-    """What a list of environments shows: read from the task's class and page, without making items."""
+    """What a list of environments shows: read from the task's class and page, without making items.
+
+    ``levels``: the lowest and the highest, ``None`` where there are none. ``data``: where its items come from.
+    """
 
     id: str
     summary: str
     agents: tuple[str, ...]
     num_turns: int
     figures: Mapping[str, float]
+    levels: tuple[int, int] | None = None
+    data: str = ""
 
 
 _entries: dict[str, tuple[EntryPoint, dict[str, Any]]] = {}
@@ -125,15 +130,23 @@ def describe(id: str) -> TaskCard:
     """Return what a list shows about an environment. Raises as :func:`make` does."""
     name = _find(id)[0]
     task = load_task(name)
-    page = inspect.getdoc(inspect.getmodule(type(task))) or inspect.getdoc(type(task)) or ""
-    summary = page.partition("\n")[0]
+    summary = page_of(task).partition("\n")[0]
+    published = getattr(getattr(task, "source", None), "repo", "")
+    data = [getattr(task, "data_source", ""), published]
     return TaskCard(
         id=name,
         summary=summary.partition("``: ")[2] or summary,
         agents=tuple(getattr(task, "agents", ()) or task.possible_agents),
         num_turns=getattr(task, "num_turns", 1),
         figures=dict(getattr(task, "figures", {})),
+        levels=getattr(task, "levels", None),
+        data=", or ".join(filter(None, data)),
     )
+
+
+def page_of(task: Any) -> str:
+    """The page of a task or environment: the docstring of its module, else of its class; empty when there is none."""
+    return inspect.getdoc(inspect.getmodule(type(task))) or inspect.getdoc(type(task)) or ""
 
 
 def suggest(word: str, choices: Iterable[str]) -> str:

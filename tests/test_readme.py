@@ -33,7 +33,7 @@ def test_its_links_and_commands_exist():
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), target
     commands = set(get_command(app).commands)  # type: ignore[attr-defined]  # it is a group
-    assert set(re.findall(r"^comlrl (\w+)", README, flags=re.MULTILINE)) <= commands
+    assert set(re.findall(r"^comlrl ([\w-]+)", README, flags=re.MULTILINE)) <= commands
 
 
 def test_its_examples_run_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

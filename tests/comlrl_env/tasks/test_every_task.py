@@ -15,6 +15,7 @@ from comlrl_env.figures import episode_return, measure
 from comlrl_env.items import ProceduralItems
 from comlrl_env.players import players
 from comlrl_env.procedural import ProceduralTask
+from comlrl_env.testing import check_env
 from comlrl_env.types import Score, Turn
 
 # Tasks that run programs need a process per score: they are measured by their own tests.
@@ -34,6 +35,11 @@ def play(task, item, player) -> list[Score]:
         prompts, responses = task.prompts(item, history), player(item, history)
         history = (*history, Turn(prompts, responses, task.score(item, history, responses)))
     return [turn.score for turn in history]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_keeps_the_rules(name):
+    check_env(name)
 
 
 @pytest.mark.parametrize(("name", "level"), LEVELS)
@@ -91,8 +97,8 @@ def test_train_and_eval_and_neighbouring_seeds_share_nothing(name):
 @pytest.mark.parametrize(("name", "level"), LEVELS)
 def test_items_are_made_fast(name, level):
     """10 000 in a second where nothing else runs: a few times what its random generator alone costs."""
-    task = registry.load_task(name, level=level, num_items=400)
-    bare = ProceduralItems(lambda rng, split: {}, "train", size=400, seed=0)
+    task = registry.load_task(name, level=level, num_items=150)
+    bare = ProceduralItems(lambda rng, split: {}, "train", size=150, seed=0)
     rates = []
     for _ in range(3):
         start = time.process_time()
