@@ -47,6 +47,7 @@ def _run(env: Any, args: config.MADPOConfig, keys: RunKeys) -> str:
     import numpy as np
 
     from comlrl_agents.columns import columns
+    from comlrl_agents.context import refuse_long_prompts
     from comlrl_agents.evaluate import evaluate
     from comlrl_agents.team import load_team
     from comlrl_agents.terminal import quiet_loading
@@ -54,8 +55,10 @@ def _run(env: Any, args: config.MADPOConfig, keys: RunKeys) -> str:
     quiet_loading()
     team = load_team(keys.agents, keys.tokenizer, args)
     seeds = np.random.SeedSequence(args.seed).spawn(len(team))
+    players = dict(zip(env.possible_agents, team, strict=True))
+    refuse_long_prompts(players, env, args.eval_num_samples)
     outcome = evaluate(
-        dict(zip(env.possible_agents, team, strict=True)),
+        players,
         env,
         args.eval_num_samples,
         {name: np.random.default_rng(seed) for name, seed in zip(env.possible_agents, seeds, strict=True)},

@@ -35,13 +35,25 @@ def load_model(name: str, *, gguf_file: str | None = None, with_tokenizer: bool 
         model: nn.Module = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **source)
     except (OSError, ValueError, ImportError) as error:
         raise _unusable("model", name, error) from error
-    return model, tokenizer
+    return (model if gguf_file is None else _without_file(model)), tokenizer
 
 
 def load_tokenizer(name: str) -> Any:
     """The tokenizer of a folder or model id. Raises ConfigError naming it when there is none."""
     name = os.path.expanduser(name)
     return _tokenizer(name, _located(name, None))
+
+
+def _without_file(loaded: Any) -> nn.Module:
+    """A model out of a GGUF file as an ordinary one.
+
+    Its weights are plain float32 by then, but it remembers the file and refuses ``save_pretrained``.
+    """
+    fields = {name: value for name, value in loaded.config.to_dict().items() if name != "quantization_config"}
+    plain: Any = type(loaded)(type(loaded.config).from_dict(fields))
+    plain.load_state_dict(loaded.state_dict())
+    plain.generation_config = loaded.generation_config
+    return plain  # type: ignore[no-any-return]  # transformers' classes are known at run time only
 
 
 def _located(name: str, gguf_file: str | None) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class LLMPolicy:
         self.sampling = sampling if sampling is not None else Sampling()
         self.chat = chat
         self.eos_ids = tokens.eos_ids(self.model, self.tokenizer)
-        self._positions = _learned_positions(self.model)
+        self.positions = _positions(self.model)
         self._rng = np.random.default_rng(0)
         self.compute_dtype = torch.float32
         self.model.eval()
@@ -98,12 +98,12 @@ class LLMPolicy:
         made, so that a script repeats itself while its successive calls differ. ``sampling``: instead of the
         policy's own.
 
-        Raises ConfigError when an answer could run past the positions that the model has learned.
+        Raises ConfigError when an answer could run past the positions that the model was made for.
         """
         rng = self._rng if rng is None else rng
         sampling = self.sampling if sampling is None else sampling
         prompt_ids = [self.encode(prompt) for prompt in prompts]
-        self._refuse_too_long(max(map(len, prompt_ids), default=0), sampling.max_new_tokens)
+        self.refuse_too_long(max(map(len, prompt_ids), default=0), sampling.max_new_tokens)
         generator = torch.Generator(self.device).manual_seed(int(rng.integers(2**63 - 1)))
         with self.computing():
             sampled = generation.generate(self.model, prompt_ids, n, sampling, self.eos_ids, generator)
@@ -141,12 +141,23 @@ class LLMPolicy:
         self.model.save_pretrained(folder)  # type: ignore[operator]  # every transformers and PEFT model has it
         self.tokenizer.save_pretrained(folder)
 
-    def _refuse_too_long(self, prompt: int, answer: int) -> None:
-        if self._positions is not None and prompt + answer > self._positions:
-            raise ConfigError(
-                f"max_new_tokens: a prompt of {prompt} tokens and an answer of up to {answer} do not fit into the "
-                f"{self._positions} positions of {self.name or type(self.model).__name__}; lower max_new_tokens"
-            )
+    def refuse_too_long(self, prompt: int, answer: int, whose: str = "") -> None:
+        """Refuse a prompt and an answer of so many tokens that do not fit into the model's context together.
+
+        A model with rotary positions computes on beyond its context, but was never trained there; an answer that may
+        get so long is refused as well, because it would be trained on.
+
+        Raises ConfigError, which begins with ``whose`` prompt it is.
+        """
+        if self.positions is None or prompt + answer <= self.positions:
+            return
+        room = self.positions - prompt
+        way_out = f"set max_new_tokens to at most {room}" if room > 0 else "shorten the prompt"
+        raise ConfigError(
+            f"{whose}the prompt has {prompt} tokens and the answer up to {answer} (max_new_tokens), but the context of "
+            f"{self.name or type(self.model).__name__} has room for {self.positions}; {way_out}, or take a model with "
+            "a longer context"
+        )
 
     def _text(self, ids: list[int], ended: bool) -> str:
         shown = ids[:-1] if ended else ids
@@ -197,11 +208,9 @@ def _tokenizer_of(model: nn.Module, name: str | None) -> Any:
     return load_tokenizer(name)
 
 
-def _learned_positions(model: nn.Module) -> int | None:
-    """How many positions a model with a table of them has; None for models that compute theirs."""
-    limit = getattr(getattr(model, "config", None), "max_position_embeddings", None)
-    if not isinstance(limit, int):
-        return None
-    tables = [m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)]
-    # OPT and its relatives keep two more rows than positions.
-    return limit if limit in tables[1:] or limit + 2 in tables[1:] else None
+def _positions(model: nn.Module) -> int | None:
+    """The length of the model's context; None where its configuration names none (a state-space model)."""
+    config = getattr(model, "config", None)
+    texts = getattr(config, "get_text_config", lambda: config)()  # models that also see have one inside
+    limit = getattr(texts, "max_position_embeddings", None)
+    return limit if isinstance(limit, int) else None

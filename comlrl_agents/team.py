@@ -1,5 +1,6 @@
 """From what a user passes as ``agents`` to one policy per agent."""
 
+import copy
 import os
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
     Args:
         agents: a name (``"tiny"``, a model id, a folder) for all agents, each getting weights of its own; a folder that
             holds ``agent_0``, ``agent_1``, … (from ``save_model``); or a list with one name, model object or policy per
-            agent. The same object twice means shared parameters.
+            agent. The same object twice means shared parameters. A policy lends its model and its tokenizer: sampling
+            is the configuration's (and the chat setting, unless the configuration leaves it open).
         tokenizer: None (each model's own), one for all agents, or a list with one per agent.
         config: gives the number of agents, devices, sampling and the chat setting.
 
@@ -27,17 +29,15 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
         ConfigError: the number of models or tokenizers is not ``num_agents``, or a source is missing.
 
     """
-    sources = per_agent(agents, config.num_actors, "agents")
+    # All folders are looked for before the first model is loaded.
+    sources = [_found(source, index) for index, source in enumerate(per_agent(agents, config.num_actors, "agents"))]
     tokenizers = per_agent(tokenizer, config.num_actors, "tokenizer")
     devices = per_agent(config.agent_devices, config.num_actors, "agent_devices")
     made: dict[int, LLMPolicy] = {}
     team = []
     for index, (source, own_tokenizer) in enumerate(zip(sources, tokenizers, strict=True)):
-        if isinstance(source, LLMPolicy):
-            team.append(source)
-            continue
-        if isinstance(source, str | os.PathLike) or id(source) not in made:
-            made[id(source)] = _policy(source, own_tokenizer, index, devices[index], config)
+        if isinstance(source, str) or id(source) not in made:
+            made[id(source)] = _policy(source, own_tokenizer, devices[index], config)
         team.append(made[id(source)])
     for policy in team:
         policy.compute_dtype = pick_dtype(config.dtype, policy.device).value
@@ -64,13 +64,13 @@ def load_frozen(models: Any, devices: Any, config: TeamConfig) -> list[Policy]:
     made: dict[Any, Policy] = {}
     loaded: list[Policy] = []
     for index, (source, device) in enumerate(zip(sources, places, strict=True)):
-        if not isinstance(source, str | os.PathLike | nn.Module):
+        source = _found(source, index)  # noqa: PLW2901
+        if not isinstance(source, str | nn.Module):
             loaded.append(source)  # a policy of whatever kind
             continue
-        name = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
-        key = (_saved_agent(name, index), device) if name else id(source)
+        key = (source, device) if isinstance(source, str) else id(source)
         if key not in made:
-            policy = _policy(source, None, index, device, config)
+            policy = _policy(source, None, device, config)
             policy.compute_dtype = pick_dtype(config.dtype, policy.device).value
             policy.model.requires_grad_(False)
             made[key] = policy
@@ -78,15 +78,15 @@ def load_frozen(models: Any, devices: Any, config: TeamConfig) -> list[Policy]:
     return loaded
 
 
-def _policy(source: Any, tokenizer: Any, index: int, device: str | None, config: TeamConfig) -> LLMPolicy:
-    if isinstance(source, str | os.PathLike):
-        return load_policy(
-            _saved_agent(os.fspath(source), index),
-            tokenizer,
-            sampling=config.sampling,
-            chat=config.use_chat_template,
-            device=device,
-        )
+def _policy(source: Any, tokenizer: Any, device: str | None, config: TeamConfig) -> LLMPolicy:
+    chat = config.use_chat_template
+    if isinstance(source, str):
+        return load_policy(source, tokenizer, sampling=config.sampling, chat=chat, device=device)
+    if isinstance(source, LLMPolicy):
+        policy = copy.copy(source)  # the user's keeps its own ways, on the same model
+        policy.sampling = config.sampling
+        policy.chat = source.chat if chat is None else chat
+        return policy
     if not isinstance(source, nn.Module):
         raise ConfigError(
             f"agents: must be names, folders, model objects or LLMPolicy objects, actually {type(source).__name__}"
@@ -94,9 +94,21 @@ def _policy(source: Any, tokenizer: Any, index: int, device: str | None, config:
     float32_weights(source)
     if device is not None:
         source.to(pick_device(device).value)
-    return LLMPolicy(source, tokenizer, sampling=config.sampling, chat=config.use_chat_template)
+    return LLMPolicy(source, tokenizer, sampling=config.sampling, chat=chat)
 
 
-def _saved_agent(source: str, index: int) -> str:
-    own = Path(source).expanduser() / f"agent_{index}"
-    return str(own) if own.is_dir() else source
+def _found(source: Any, index: int) -> Any:
+    """The folder of this agent inside one that holds a saved team; anything else as it is, a name as text."""
+    if not isinstance(source, str | os.PathLike):
+        return source
+    folder = Path(source).expanduser()
+    own = folder / f"agent_{index}"
+    if own.is_dir():
+        return str(own)
+    saved = sorted(path.name for path in folder.glob("agent_*"))
+    if saved:
+        raise ConfigError(
+            f"agents: {folder} must hold a folder agent_{index} for agent number {index}, actually it holds "
+            f"{', '.join(saved)}; give the folder of a team that is as large, or a list with one source per agent"
+        )
+    return os.fspath(source)

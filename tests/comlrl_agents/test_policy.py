@@ -7,7 +7,7 @@ from comlrl_agents import LLMPolicy, ScriptedPolicy, load_policy
 from comlrl_agents.types import Generation, Sampling
 from comlrl_env.errors import ConfigError
 from tests.comlrl_agents.families import family
-from tests.comlrl_agents.toys import word_model, word_policy, word_tokenizer
+from tests.comlrl_agents.toys import same_weights, word_model, word_policy, word_tokenizer
 
 EIGHT = Sampling(8, temperature=1.0, top_p=1.0, top_k=None)
 
@@ -104,12 +104,47 @@ def test_an_object_without_origin_needs_its_tokenizer():
         LLMPolicy(word_model())
 
 
-def test_a_model_with_a_table_of_positions_refuses_to_run_past_it():
-    policy = LLMPolicy(family("gpt2"), word_tokenizer())
-    with pytest.raises(ConfigError, match=r"a prompt of 2 tokens and an answer of up to 63 .* 64 positions"):
-        policy.generate(["red green"], 1, sampling=Sampling(63))
-    assert policy.generate(["red green"], 1, sampling=Sampling(62))
-    assert word_policy().generate(["red green"], 1, sampling=Sampling(70))  # rotary positions have no end
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma3"])  # a table of positions, rotary ones, and with windows
+def test_a_model_refuses_to_run_past_its_context(name):
+    policy = LLMPolicy(family(name), word_tokenizer())
+    length = len(policy.encode("red green"))
+    match = rf"prompt has {length} tokens and .* up to 63 .* room for 64; set max_new_tokens to at most {64 - length},"
+    with pytest.raises(ConfigError, match=match):
+        policy.generate(["red", "red green"], 1, sampling=Sampling(63))
+    with pytest.raises(ConfigError, match=r"the prompt has 7\d tokens .* room for 64; shorten the prompt"):
+        policy.generate(["red " * 70], 1, sampling=Sampling(1))
+    assert policy.generate(["red green"], 1, sampling=Sampling(64 - length))
+
+
+def test_a_model_without_positions_has_no_context_to_run_past():
+    assert LLMPolicy(family("mamba"), word_tokenizer()).positions is None
+
+
+def test_a_model_out_of_a_gguf_file_can_be_saved(tmp_path, monkeypatch):
+    from transformers import AutoTokenizer
+
+    loaded = word_model(3)
+    loaded.generation_config.eos_token_id = [2, 5]
+
+    class Packed:  # what transformers leaves on such a model
+        quantization_config = type("Config", (), {"quant_method": "gguf"})
+
+    def from_pretrained(name, **asked):
+        assert asked["gguf_file"] == "weights.gguf"
+        loaded.hf_quantizer, loaded.config.quantization_config = Packed(), {"quant_method": "gguf"}
+        return loaded
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", lambda *_, **__: word_tokenizer())
+    (tmp_path / "weights.gguf").touch()
+    policy = load_policy(tmp_path, gguf_file="weights.gguf", device="cpu")
+    with pytest.raises(ValueError, match="not serializable"):
+        loaded.save_pretrained(tmp_path / "refused")
+    policy.save(tmp_path / "saved")
+    monkeypatch.undo()
+    again = load_policy(tmp_path / "saved", device="cpu")
+    assert same_weights(again.model, word_model(3))
+    assert again.eos_ids == {2, 5}
 
 
 def test_sampling_leaves_no_dropout_on():

@@ -1,0 +1,44 @@
+"""From what is passed as ``agents`` to a team that samples as its configuration says."""
+
+import pytest
+
+from comlrl_agents import team
+from comlrl_agents.config import MADPOConfig
+from comlrl_agents.team import load_team
+from comlrl_agents.types import Sampling
+from comlrl_env.errors import ConfigError
+from tests.comlrl_agents.toys import word_policy
+
+CONFIG = MADPOConfig(max_new_tokens=7, temperature=0.9, top_p=0.8, top_k=None, use_chat_template=False)
+
+
+def test_a_policy_lends_its_model_and_the_configuration_says_how_it_samples():
+    own = word_policy(sampling=Sampling(3, temperature=0.1))
+    first, second = load_team([own, own], None, CONFIG)
+    assert first.sampling == second.sampling == Sampling(7, 0.9, 0.8, None)
+    assert first.chat is False
+    assert first.model is second.model is own.model
+    assert own.sampling == Sampling(3, temperature=0.1)  # and the policy itself stays what it was
+    assert own.chat is None
+
+
+def test_a_configuration_that_leaves_the_chat_open_takes_that_of_the_policy():
+    own = word_policy()
+    own.chat = False
+    assert [one.chat for one in load_team([own, word_policy(1)], None, MADPOConfig())] == [False, None]
+
+
+def test_a_team_that_is_too_small_is_refused_before_anything_is_loaded(tmp_path, monkeypatch):
+    for index in range(2):
+        word_policy(index).save(tmp_path / f"agent_{index}")
+    config = MADPOConfig(num_agents=3)
+    monkeypatch.setattr(team, "load_policy", None)
+    match = r"must hold a folder agent_2 for agent number 2, actually it holds agent_0, agent_1"
+    for agents in (tmp_path, [str(tmp_path)] * 3):
+        with pytest.raises(ConfigError, match=match):
+            load_team(agents, None, config)
+    monkeypatch.undo()
+    assert [one.name for one in load_team(tmp_path, None, MADPOConfig())] == [
+        str(tmp_path / "agent_0"),
+        str(tmp_path / "agent_1"),
+    ]
