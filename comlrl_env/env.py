@@ -112,6 +112,11 @@ class TextEnv(ParallelEnv[str, str, str]):
         return len(self._items(self.split))
 
     @property
+    def num_turns(self) -> int:
+        """The number of turns of an episode."""
+        return int(self.task.num_turns)
+
+    @property
     def item(self) -> Item:
         """The item being played. Raises :class:`ActionError` before the first reset."""
         if self._item is None:
