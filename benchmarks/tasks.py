@@ -1,7 +1,7 @@
 """What every task gives to scripted players and to the embedded model before training.
 
-``python -m benchmarks.tasks`` writes ``benchmarks/results/tasks.md``; ``python -m benchmarks.tasks ID …`` prints the rows
-of some tasks only.
+``python -m benchmarks.tasks`` writes ``benchmarks/results/tasks.md``; ``python -m benchmarks.tasks ID …`` prints the
+rows of some tasks only.
 """
 
 import platform

@@ -11,13 +11,17 @@ import numpy as np
 from comlrl_env.env import TextEnv
 from comlrl_env.env_checks import HOSTILE, Finding
 from comlrl_env.errors import TaskError
+from comlrl_env.figures import episode_return
 from comlrl_env.items import SPLITS
+from comlrl_env.players import players
 from comlrl_env.task import History
 from comlrl_env.types import Item, Score, Turn
 
 # Splits with more items than this are looked at in so many evenly spaced places.
 LOOKED_AT = 4096
 LEAK_LENGTH = 20
+# On so many items one agent alone is compared with the team.
+COOPERATING = 8
 INFO_KEYS = {"item", "role", "messages"}
 SCORE_KEYS = {
     "raw_reward",
@@ -176,6 +180,28 @@ def check_gold(env: TextEnv) -> Iterator[Finding]:
             problem = f"turn {turn}: the prompt of {reader} contains the gold answer of {writer} ({text!r:.60})"
             yield Finding("leak", problem, f"take the answer out of the prompt (it reads {prompt!r:.60})")
             return
+
+
+def check_cooperation(env: TextEnv) -> Iterator[Finding]:
+    """One agent that answers well does not earn what the team earns."""
+    found = players(env.task)
+    if not {"gold", "solo"} <= found.keys():
+        return
+    items = [env.task.items(env.split)[index] for index in range(min(COOPERATING, env.num_items))]
+    items = [item for item in items if found["gold"](item, ()) is not None]
+    try:
+        means = {
+            name: math.fsum(episode_return(env.task, item, found[name]) for item in items) for name in ("gold", "solo")
+        }
+    except TaskError:  # the oracle failed, which another check tells
+        return
+    if items and means["solo"] >= means["gold"] - 1e-9:
+        problem = (
+            f"one agent alone earns {means['solo'] / len(items):.4g} on the first items, the team "
+            f"{means['gold'] / len(items):.4g}"
+        )
+        mend = "make the reward depend on what several agents do; solo(item) is the best that one of them can do alone"
+        yield Finding("cooperation", problem, mend)
 
 
 def leaks(turns: Sequence[Turn]) -> Iterator[tuple[int, tuple[str, str], tuple[str, str]]]:

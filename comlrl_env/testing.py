@@ -14,7 +14,7 @@ __all__ = ["CheckFailed", "Finding", "check_env", "find_faults"]
 
 
 # One fault, one finding: what the first one makes fail as well is left out.
-CONSEQUENCES = {"seed": ("purity", "copies"), "oracle": ("hostile", "gold")}
+CONSEQUENCES = {"seed": ("purity", "copies"), "oracle": ("hostile", "gold"), "gold": ("cooperation",)}
 
 
 class CheckFailed(ComlrlError, AssertionError):  # noqa: N818  (reads as what it is in a test report)
@@ -32,7 +32,7 @@ def check_env(env: AnyEnv | str | Callable[[], AnyEnv], *, episodes: int = 3) ->
     Any ParallelEnv: spaces, reset with options, seeding, whole episodes (observations in their spaces,
     finite and shared rewards, agents empty at the end), repeatable rewards, deep copies, and, where actions
     are texts, empty, huge, unicode and malformed answers. A :class:`TextEnv` also: infos, items, train
-    against eval, purity of the score, gold answers and leaks of them.
+    against eval, purity of the score, gold answers and leaks of them, and that one agent alone earns less.
 
     Args:
         env: an environment, a registered id, or a function that makes one. It is reset and played.
@@ -72,6 +72,7 @@ def find_faults(env: Any, *, episodes: int = 3) -> list[Finding]:
             lambda: task_checks.check_oracle(inner),
             lambda: task_checks.check_scores(inner),
             lambda: task_checks.check_gold(inner),
+            lambda: task_checks.check_cooperation(inner),
         ]
     findings: dict[str, Finding] = {}
     for number, check in enumerate(checks):

@@ -215,3 +215,18 @@ def test_a_wrapped_env_is_checked_to_the_core() -> None:
             return dict.fromkeys(self.agents, "0")
 
     assert "short of the maximum" in only(BaseParallelWrapper(TextEnv(Bad())), "gold")
+
+
+def test_one_agent_must_not_be_enough() -> None:
+    class Bad(Match):
+        def score(self, item: Item, history: tuple, responses: Any) -> Score:
+            right = str(item.data["number"]) in map(str.strip, responses.values())
+            return Score(reward=float(right), parts={"right": float(right)}, is_success=right)
+
+        def solo(self, item: Item, history: tuple = ()) -> dict[str, str]:
+            return {"caller_0": str(item.data["number"]), "caller_1": ""}
+
+    message = only(TextEnv(Bad()), "cooperation")
+    assert "one agent alone earns 1 on the first items, the team 1" in message
+    assert "make the reward depend on what several agents do" in message
+    assert not findings(TextEnv(Match()))
