@@ -23,7 +23,7 @@ class ReferenceTask(ProceduralTask):
     A subclass sets ``reward_figures`` (by reward), ``source`` and, where rows need work, ``from_row``.
     """
 
-    source: ClassVar[PublicData]
+    source: ClassVar[PublicData | None] = None
     reward_figures: ClassVar[Mapping[str, Mapping[str, float]]]
 
     def __init__(
@@ -44,6 +44,8 @@ class ReferenceTask(ProceduralTask):
         self.figures = self.reward_figures[reward]
         self._rows: dict[str, list[Item]] | None = None
         if data is not None:
+            if self.source is None:
+                raise TaskError(f"data: {type(self).__name__} makes all its items itself; leave it out")
             read = self.source.items(data, revision)
             self._rows = {split: self._usable(split, items) for split, items in read.items()}
 

@@ -33,6 +33,7 @@ BUILT_IN = {
     "comlrl/EvidencePool-v0": "comlrl_env.tasks.talking.evidence_pool:EvidencePool",
     "comlrl/GridBuild-v0": "comlrl_env.tasks.building.grid_build:GridBuild",
     "comlrl/HintPlay-v0": "comlrl_env.tasks.talking.hint_play:HintPlay",
+    "comlrl/HouseBuild-v0": "comlrl_env.tasks.building.house_build:HouseBuild",
     "comlrl/HumanEval-v0": "comlrl_env.tasks.code.human_eval:HumanEval",
     "comlrl/JointCalls-v0": "comlrl_env.tasks.calls.joint_calls:JointCalls",
     "comlrl/LeetPrint-v0": "comlrl_env.tasks.code.leet_print:LeetPrint",
@@ -44,6 +45,7 @@ BUILT_IN = {
     "comlrl/Schedule-v0": "comlrl_env.tasks.talking.schedule:Schedule",
     "comlrl/Schelling-v0": "comlrl_env.tasks.controls.schelling:Schelling",
     "comlrl/SplitSum-v0": "comlrl_env.tasks.controls.split_sum:SplitSum",
+    "comlrl/StrBuild-v0": "comlrl_env.tasks.building.str_build:StrBuild",
     "comlrl/TLDR-v0": "comlrl_env.tasks.texts.tldr:TLDR",
     "comlrl/TLDRRatio-v0": "comlrl_env.tasks.texts.tldr_ratio:TLDRRatio",
 }
