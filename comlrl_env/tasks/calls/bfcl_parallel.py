@@ -103,6 +103,8 @@ class BFCLParallel:
     agents = AGENTS
     num_turns = 1
     attack_ceiling = 2 / 3
+    levels = (0, 2)
+    data_source = "400 embedded rows"
     reward_figures: ClassVar[Mapping[str, Mapping[str, float]]] = {
         "strict": {"gold": 1.0, "solo": 0.35, "random": 0.0},
         "reference": {"gold": 1.1, "solo": 0.4, "random": 0.53},
@@ -113,7 +115,7 @@ class BFCLParallel:
             raise TaskError(f"reward: expected 'strict' or 'reference', actually {reward!r}")
         self.reward = reward
         self.figures = self.reward_figures[reward]
-        self.level = check_count("level", level, 0, 2)
+        self.level = check_count("level", level, *self.levels)
 
     def items(self, split: str) -> Sequence[Item]:
         """Items whose data hold ``request``, ``functions`` and the wanted ``calls`` (name, accepted values)."""
