@@ -8,26 +8,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from comlrl_agents.config import MADPOConfig, MADPOIterConfig
+    from comlrl_agents.config import MADPOConfig, MADPOIterConfig, MARLHFConfig, MARLHFIterConfig, RLConfig
     from comlrl_agents.policy import LLMPolicy, ScriptedPolicy, load_policy
-    from comlrl_agents.trainer import MADPOIterTrainer, MADPOTrainer
+    from comlrl_agents.reward_model import JointRewardModel
+    from comlrl_agents.trainers import MADPOIterTrainer, MADPOTrainer, MARLHFIterTrainer, MARLHFTrainer, RLTrainer
     from comlrl_agents.types import Generation, Policy, Sampling
 
 _MODULES = {
-    "config": ("MADPOConfig", "MADPOIterConfig"),
+    "config": ("MADPOConfig", "MADPOIterConfig", "MARLHFConfig", "MARLHFIterConfig", "RLConfig"),
     "policy": ("LLMPolicy", "ScriptedPolicy", "load_policy"),
-    "trainer": ("MADPOIterTrainer", "MADPOTrainer"),
+    "reward_model": ("JointRewardModel",),
+    "trainers": ("MADPOIterTrainer", "MADPOTrainer", "MARLHFIterTrainer", "MARLHFTrainer", "RLTrainer"),
     "types": ("Generation", "Policy", "Sampling"),
 }
 
 __all__ = [
     "Generation",
+    "JointRewardModel",
     "LLMPolicy",
     "MADPOConfig",
     "MADPOIterConfig",
     "MADPOIterTrainer",
     "MADPOTrainer",
+    "MARLHFConfig",
+    "MARLHFIterConfig",
+    "MARLHFIterTrainer",
+    "MARLHFTrainer",
     "Policy",
+    "RLConfig",
+    "RLTrainer",
     "Sampling",
     "ScriptedPolicy",
     "load_policy",

@@ -34,9 +34,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Teams of language models that learn to cooperate from preferences between joint responses.",
+    help="Teams of language models that learn to cooperate from preferences or rewards.",
 )
 
+ALGORITHMS = (
+    "madpo, madpo-iter, marlhf, marlhf-iter: from preferences. magrpo, mareinforce, marloo, maremax, iac, maac: "
+    "from the task's reward."
+)
 Assignments = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", show_default=False)]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="Keys from a YAML or TOML file; arguments win.")
@@ -45,7 +49,10 @@ ConfigFile = Annotated[
 
 @app.command()
 def train(
-    algorithm: Annotated[str, typer.Argument(metavar="ALGO", help="madpo or madpo-iter")],
+    algorithm: Annotated[
+        str,
+        typer.Argument(metavar="ALGO", help=ALGORITHMS),
+    ],
     keys: Assignments = None,
     config: ConfigFile = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in output_dir.")] = False,

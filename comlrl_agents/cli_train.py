@@ -3,8 +3,8 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from comlrl_env.errors import ConfigError
 
 @dataclass(frozen=True)
 class Algorithm:
-    """The names of an algorithm's configuration and trainer, imported when they are needed."""
+    """The names of an algorithm's configuration and trainer, imported when they are needed, and what it sets."""
 
     config_name: str
     trainer_name: str
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
     def config_class(self) -> type[config.TeamConfig]:
         """The configuration; costs no torch."""
@@ -32,12 +33,19 @@ class Algorithm:
         from comlrl_agents.terminal import quiet_loading
 
         quiet_loading()
-        return getattr(import_module("comlrl_agents.trainer"), self.trainer_name)
+        return getattr(import_module("comlrl_agents.trainers"), self.trainer_name)
 
 
 ALGORITHMS = {
     "madpo": Algorithm("MADPOConfig", "MADPOTrainer"),
     "madpo-iter": Algorithm("MADPOIterConfig", "MADPOIterTrainer"),
+    "marlhf": Algorithm("MARLHFConfig", "MARLHFTrainer"),
+    "marlhf-iter": Algorithm("MARLHFIterConfig", "MARLHFIterTrainer"),
+    # The back ends of MARLHF, directly on the task reward.
+    **{
+        name: Algorithm("RLConfig", "RLTrainer", {"rl_algorithm": name})
+        for name in ("magrpo", "mareinforce", "marloo", "maremax", "iac", "maac")
+    },
 }
 
 
@@ -50,9 +58,11 @@ def find_algorithm(name: str) -> Algorithm:
 
 def describe_keys(name: str) -> str:
     """Every key of an algorithm with its default."""
-    defaults = config.to_mapping(find_algorithm(name).config_class()())
+    chosen = find_algorithm(name)
+    defaults = config.to_mapping(chosen.config_class()(**chosen.fixed))
     run = [f"{key}=" for key in RUN_KEYS]
-    return "\n".join([*run, *(f"{key}={config_text(value)}" for key, value in defaults.items())])
+    fields = (f"{key}={config_text(value)}" for key, value in defaults.items() if key not in chosen.fixed)
+    return "\n".join([*run, *fields])
 
 
 def config_text(value: Any) -> str:
@@ -74,10 +84,11 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
             f"algorithm: the settings are those of {keys.algorithm!r}, actually the command is `comlrl train "
             f"{algorithm}`; name the same algorithm in both"
         )
-    keys.check_fields(list(config_class.__dataclass_fields__), f"comlrl train {algorithm}")
+    known = [name for name in config_class.__dataclass_fields__ if name not in chosen.fixed]
+    keys.check_fields(known, f"comlrl train {algorithm}")
     env_id = keys.need_env()
     env, eval_env = make_env(env_id, keys.env_arguments), make_eval_env(keys)
-    args = config.from_mapping(config_class, {"num_agents": len(env.possible_agents), **keys.fields})
+    args = config.from_mapping(config_class, {"num_agents": len(env.possible_agents), **keys.fields, **chosen.fixed})
     keys = replace(keys, agents="tiny" if keys.agents is None else keys.agents)
     folder = Path(keys.output_dir or default_folder(algorithm, env_id))
     trainer = chosen.trainer_class()(

@@ -13,6 +13,7 @@ from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.questions import Start, item_data
 from comlrl_agents.sides import CandidateSource, Side
 from comlrl_agents.types import Generation, Policy
+from comlrl_env.candidates import ScoreFunction
 from comlrl_env.errors import RewardError, TrainingError
 from comlrl_env.preferences import PreferenceWrapper
 from comlrl_env.selection import Same
@@ -60,15 +61,21 @@ class Collection:
         for name, values in self.counts.items():
             mean = name in ("gap_mean", "distinct_winners", "distinct_losers")
             stats[f"pairs/{name}"] = math.fsum(values) / len(values) if mean else float(sum(values))
-        for agent, own in enumerate(self.samples):
-            lengths = [len(g.token_ids) or len(g.text) for g in own]
-            stats[f"agent_{agent}/mean_length"] = float(np.mean(lengths))
-            stats[f"agent_{agent}/clipped_ratio"] = float(np.mean([not g.finished for g in own]))
-            stats[f"agent_{agent}/repetition"] = float(np.mean([repetition(g.text) for g in own]))
-        for name in ("mean_length", "clipped_ratio"):
-            per_agent = [stats[f"agent_{agent}/{name}"] for agent in range(len(self.samples))]
-            stats[f"completions/{name}"] = float(np.mean(per_agent))
-        return stats
+        return stats | completion_metrics(self.samples)
+
+
+def completion_metrics(samples: Sequence[Sequence[Generation]]) -> dict[str, float]:
+    """Length in tokens, share that was cut, and repetition of each agent's answers; the first two also over agents."""
+    stats: dict[str, float] = {}
+    for agent, own in enumerate(samples):
+        lengths = [len(g.token_ids) or len(g.text) for g in own]
+        stats[f"agent_{agent}/mean_length"] = float(np.mean(lengths))
+        stats[f"agent_{agent}/clipped_ratio"] = float(np.mean([not g.finished for g in own]))
+        stats[f"agent_{agent}/repetition"] = float(np.mean([repetition(g.text) for g in own]))
+    for name in ("mean_length", "clipped_ratio"):
+        per_agent = [stats[f"agent_{agent}/{name}"] for agent in range(len(samples))]
+        stats[f"completions/{name}"] = float(np.mean(per_agent))
+    return stats
 
 
 def repetition(text: str) -> float:
@@ -84,12 +91,13 @@ def collect(
     team: Side,
     comparator: CandidateSource | None,
     selection_rng: np.random.Generator,
+    score: ScoreFunction | None = None,
 ) -> Collection:
     """Sample candidates for every item, let the environment judge them, and keep the selected pairs.
 
     Without a comparator the team's candidates are compared with each other, otherwise candidate k of the team with
     candidate k of the comparator. Candidates that a comparator could not give are counted; an item for which it gave
-    none is passed over.
+    none is passed over. ``score`` takes the place of the environment's own judgement.
 
     Raises:
         TrainingError: not one joint response of any item could be judged, or the comparator gave not one candidate.
@@ -118,7 +126,7 @@ def collect(
                 result.asked += comparator.num_candidates
                 result.missing += comparator.num_candidates - len(given[1][0])
             if all(side[0] for side in given):
-                _judge(wrapper, reset, start, agents, given, team, selection_rng, result)
+                _judge(wrapper, reset, start, agents, given, team, selection_rng, result, score)
     if result.asked and result.missing == result.asked:
         raise TrainingError(
             f"comparator: all {result.asked} candidates of {len(items)} items failed, so nothing can be compared; the "
@@ -141,6 +149,7 @@ def _judge(
     team: Side,
     rng: np.random.Generator,
     result: Collection,
+    score: ScoreFunction | None,
 ) -> None:
     """Score the answers of one item (``answers[side][agent][candidate]``) and add its pairs to ``result``."""
     prompts, infos = wrapper.reset(seed=reset.seed, options=reset.options)
@@ -153,9 +162,9 @@ def _judge(
     joint = [tuple(own[k] for own in side) for side in answers for k in range(len(side[0]))]
     same = _same_tokens(joint, team)
     if len(texts) == 1:
-        *_, step_infos = wrapper.step(texts[0], rng=rng, same_tokens=same)
+        *_, step_infos = wrapper.step(texts[0], rng=rng, score=score, same_tokens=same)
     else:
-        *_, step_infos = wrapper.compare(texts[0], texts[1], rng=rng, same_tokens=same)
+        *_, step_infos = wrapper.compare(texts[0], texts[1], rng=rng, score=score, same_tokens=same)
     info = step_infos[agents[0]]
     rewards = [*info["candidate_rewards"], *info.get("comparator_rewards", [])]
     raw = [*info["raw_candidate_rewards"], *info.get("raw_comparator_rewards", [])]

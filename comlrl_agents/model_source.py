@@ -38,6 +38,12 @@ def load_model(name: str, *, gguf_file: str | None = None, with_tokenizer: bool 
     return (model if gguf_file is None else _without_file(model)), tokenizer
 
 
+def check_source(name: str) -> None:
+    """Raises ConfigError naming the model when there is none of that name; loads nothing."""
+    if name != "tiny":
+        _located(os.path.expanduser(name), None)
+
+
 def load_tokenizer(name: str) -> Any:
     """The tokenizer of a folder or model id. Raises ConfigError naming it when there is none."""
     name = os.path.expanduser(name)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from comlrl_agents.checkpoint import (
     write_checkpoint,
 )
 from comlrl_agents.config import to_mapping
+from comlrl_agents.items import Reset, item_reset
 from comlrl_agents.optimisation import distinct_modules
 from comlrl_agents.policy_history import load_weights, weights
 from comlrl_env.errors import CheckpointError
@@ -41,6 +43,10 @@ FREE_FIELDS = frozenset(
         "checkpoint_interval",
         "checkpoint_total_limit",
         "report_to",
+        "task_reward_samples",
+        "reward_model_device",
+        "critic_devices",
+        "reference_devices",
         "agent_devices",
         "comparator_devices",
         "comparator_api_url",
@@ -59,7 +65,11 @@ FREE_FIELDS = frozenset(
 
 @dataclass
 class Progress:
-    """The counters of a run. ``round`` is 1-based; ``sample``: where the pairs lie that the round trains on."""
+    """The counters of a run. ``round`` is 1-based; ``sample``: where the pairs lie that the round trains on.
+
+    ``items``: seeds of the round's items, each with whether the item is asked for by index. ``fit_epoch``: epochs of
+    the round's reward model that are done; ``items_seen``: items that policy learning has sampled for, in all rounds.
+    """
 
     round: int = 1
     phase: str = "collect"
@@ -71,6 +81,18 @@ class Progress:
     evaluated_at: int = -1
     last_evaluation: dict[str, float] = field(default_factory=dict)
     sample: list[tuple[int, int]] = field(default_factory=list)
+    items: list[tuple[int, bool]] = field(default_factory=list)
+    fit_epoch: int = 0
+    items_seen: int = 0
+
+    def begin_learning(self, resets: Sequence[Reset]) -> None:
+        """Note the round's items; its learning begins."""
+        self.items = [(reset.seed, reset.options is not None) for reset in resets]
+        self.phase, self.epoch, self.fit_epoch = "learn", 0, 0
+
+    def resets(self) -> list[Reset]:
+        """The round's items."""
+        return [item_reset(seed) if by_index else Reset(seed) for seed, by_index in self.items]
 
 
 class RunState:

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from comlrl_agents.model_source import load_model, load_tokenizer
 from comlrl_agents.placement import pick_device
 from comlrl_agents.reward_text import Joint, encode_joint
-from comlrl_agents.scalar_model import ScalarModel, backbone_of
+from comlrl_agents.scalar_model import HEAD, ScalarModel, backbone_of, save_scalar
 from comlrl_agents.scored_states import Row
 from comlrl_env.errors import ConfigError
 
-SETTINGS, HEAD = "reward_model.json", "reward_head.safetensors"
+SETTINGS = "reward_model.json"
 
 
 class JointRewardModel(ScalarModel):
@@ -66,10 +66,7 @@ class JointRewardModel(ScalarModel):
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write body, head, tokenizer and settings into a folder."""
         path = Path(folder)
-        path.mkdir(parents=True, exist_ok=True)
-        self.backbone.save_pretrained(path)  # type: ignore[operator]  # every transformers model has it
-        self.tokenizer.save_pretrained(path)
-        save_file({name: tensor.contiguous() for name, tensor in self.head.state_dict().items()}, path / HEAD)
+        save_scalar(self, self.tokenizer, path)
         (path / SETTINGS).write_text(json.dumps({"max_length": self.max_length}) + "\n", encoding="utf-8")
 
     def encode(self, texts: Sequence[Joint]) -> list[Row]:

@@ -37,6 +37,20 @@ def encode_joint(tokenizer: Any, texts: Sequence[Joint], max_length: int | None 
     return [_row(opening, [ids[block] for block in text], max_length) for text in blocks]
 
 
+def encode_plan(tokenizer: Any, texts: Sequence[Joint]) -> list[Row]:
+    """Token rows for a critic of the whole team: all prompts first, then the responses, if there are any."""
+    asked = [_listed(prompts, "prompt") for prompts, _ in texts]
+    said = [_listed(responses, "response") for _, responses in texts]
+    ids = _encode_all(tokenizer, (*asked, *said))
+    opening = tuple(opening_ids(tokenizer))
+    return [(opening + ids[before] or (0,), ids[behind]) for before, behind in zip(asked, said, strict=True)]
+
+
+def _listed(texts: Sequence[str], what: str) -> str:
+    blocks = (f"Agent {number} {what}:\n{text}\n\n" for number, text in enumerate(texts, start=1))
+    return "".join(blocks)
+
+
 def _blocks(prompts: Sequence[str], responses: Sequence[str]) -> list[str]:
     """heading, prompt, heading, response, … of all agents; together they are the text."""
     blocks = []

@@ -3,16 +3,20 @@
 The reward model and the critics are such models. Neither vocabulary logits nor the states of inner layers exist.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from comlrl_agents.forward import forward
 from comlrl_agents.logprobs import micro_batches, without_dropout
 from comlrl_agents.scored_states import Row, scored_states
+
+HEAD = "scalar_head.safetensors"
 
 
 class ScalarModel(nn.Module):
@@ -92,6 +96,19 @@ class ScalarModel(nn.Module):
         return torch.autocast(self.device.type, self.compute_dtype)
 
 
+def save_scalar(model: ScalarModel, tokenizer: Any, folder: Path) -> None:
+    """Body, tokenizer and head in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model.backbone.save_pretrained(folder)  # type: ignore[operator]  # every transformers model has it
+    tokenizer.save_pretrained(folder)
+    save_head(model, folder / HEAD)
+
+
+def save_head(model: ScalarModel, path: Path) -> None:
+    """The head alone."""
+    save_file({name: tensor.contiguous() for name, tensor in model.head.state_dict().items()}, path)
+
+
 def pool_last(states: Tensor, mask: Tensor) -> Tensor:
     """The state at each row's last position whose mask is 1: (B, D) from (B, T, D).
 
@@ -118,11 +135,6 @@ def feature_count(backbone: nn.Module) -> int:
     """The width of the backbone's states."""
     config: Any = backbone.config
     return int(config.get_text_config(decoder=True).hidden_size)
-
-
-def ends_of(rows: Iterable[Sequence[int]]) -> list[Row]:
-    """Token rows without a part that others share."""
-    return [(tuple(row), ()) for row in rows]
 
 
 def _open(row: Row) -> Row:

@@ -142,4 +142,4 @@ def _sharing_agrees(module: nn.Module, output: str) -> bool:
         plain = torch.cat([_apart(module, [row], output) for row in rows])
     except Exception:  # noqa: BLE001  # a trial on code we know nothing about: whatever it raises means no
         return False
-    return torch.allclose(shared, plain, rtol=0, atol=1e-3 * float(plain.abs().max()), equal_nan=True)
+    return torch.allclose(shared, plain, rtol=0, atol=1e-3 * float(plain.nan_to_num().abs().max()), equal_nan=True)

@@ -5,32 +5,28 @@ lies in :class:`Progress`, the random streams, the replay index and the item sch
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from comlrl_agents.collect import Collection, collect
-from comlrl_agents.comparators import Comparator, open_comparator
-from comlrl_agents.config import MADPOConfig, MADPOIterConfig, TeamConfig, to_mapping
+from comlrl_agents.comparators import Comparator
+from comlrl_agents.config import PreferenceConfig, TeamConfig, to_mapping
 from comlrl_agents.context import refuse_long_prompts
 from comlrl_agents.drift import mean_logprob
 from comlrl_agents.evaluate import evaluate
 from comlrl_agents.items import ItemSchedule
 from comlrl_agents.policy_history import PolicyHistory
-from comlrl_agents.preference_epochs import PreferenceEpochs
 from comlrl_agents.progress import Progress, RunState
-from comlrl_agents.replay import PairSample, ReplayBuffer
+from comlrl_agents.replay import PairSample, ReplayBuffer, ReplayRule
 from comlrl_agents.report import write_report
 from comlrl_agents.run_folder import RunFolder, set_aside, usable_folder
-from comlrl_agents.sides import CandidateSource, Side
 from comlrl_agents.streams import Streams
-from comlrl_agents.team import load_frozen, load_team
+from comlrl_agents.team import load_team
 from comlrl_agents.tracking import Tracker
-from comlrl_agents.types import Policy
+from comlrl_agents.types import Generation
 from comlrl_env.errors import ConfigError
 from comlrl_env.joint_text import JointAdapter, SectionAdapter
-from comlrl_env.preferences import PreferenceWrapper
 from comlrl_env.shared_reward import RewardRule
 from comlrl_env.wrappers import joint_text_env
 
@@ -55,7 +51,7 @@ class Learning(Protocol):
 
 
 class Trainer:
-    """Trains a team of language models on an environment from preferences between joint responses.
+    """Trains a team of language models on an environment; the base of the trainers, which say how.
 
     Args:
         env: any PettingZoo ``ParallelEnv`` with text observations and actions.
@@ -65,8 +61,6 @@ class Trainer:
         args: the configuration; the defaults without one.
         output_dir: the run folder. It must not hold another run unless that run is resumed.
         reward_rule: how rewards that differ between agents become one: "mean", "sum", "min", "max"; None refuses.
-        comparator_agents: for ``comparator_policy="model"``: model objects or policies of any kind, one per agent,
-            in place of the names that the configuration would give.
         joint_adapter: how one model is asked for all roles and its text is read, where one writes for all; the
             default puts each agent's answer in a section, see ``comlrl_env.joint_text``.
 
@@ -86,7 +80,6 @@ class Trainer:
         args: TeamConfig | None = None,
         output_dir: str | Path = "runs/run",
         reward_rule: RewardRule | None = None,
-        comparator_agents: Any = None,
         joint_adapter: JointAdapter | None = None,
     ) -> None:
         self.args = self.config_class() if args is None else args
@@ -94,53 +87,37 @@ class Trainer:
             raise ConfigError(
                 f"args: {type(self).__name__} takes a {self.config_class.__name__}, actually {type(self.args).__name__}"
             )
-        _check_comparator(self.args, comparator_agents)
+        self._check_args()
         self.env, self.eval_env, self.reward_rule = env, env if eval_env is None else eval_env, reward_rule
         _check_env("env", self.env, self.args)
         _check_env("eval_env", self.eval_env, self.args)
-        adapter = SectionAdapter() if joint_adapter is None else joint_adapter
+        self.adapter = SectionAdapter() if joint_adapter is None else joint_adapter
         if self.args.collaboration_mode == "centralized":
-            self.env = joint_text_env(self.env, adapter, reward_rule)
-            self.eval_env = joint_text_env(self.eval_env, adapter, reward_rule)
+            self.env = joint_text_env(self.env, self.adapter, reward_rule)
+            self.eval_env = joint_text_env(self.eval_env, self.adapter, reward_rule)
         self.agents = list(self.env.possible_agents)
         self.folder = RunFolder(output_dir)
         policies_folder = self._subfolder("policy_checkpoint_dir", self.folder.policies)
         pairs_folder = self._subfolder("preference_replay_dir", self.folder.pairs)
-        self.wrapper = PreferenceWrapper(
-            self.env,
-            pair_selection=self.args.pair_selection,
-            preference_pairs_per_sample=self.args.preference_pairs_per_sample,
-            reward_rule=reward_rule,
-        )
         self.items = ItemSchedule(self.env, self.args.items_per_round)
         self.policies = load_team(agents, tokenizer, self.args)
         self.streams = Streams(self.args.seed)
         self.history = PolicyHistory(policies_folder, self.policies)
-        self.replay = ReplayBuffer(pairs_folder, self.args.replay)
-        self.comparator = self._make_comparator(comparator_agents, adapter)
+        rule = self.args.replay if isinstance(self.args, PreferenceConfig) else ReplayRule()
+        self.replay = ReplayBuffer(pairs_folder, rule)
+        self.comparator: Comparator | None = None
         self.progress = Progress()
-        self.learning = self._make_learning()
         # What config.yaml says besides the fields. The command line puts its keys here, from which it can start again.
         self.description: dict[str, Any] = {
             "algorithm": type(self).__name__,
             "env": str(env),
             "agents": [policy.name or type(policy.model).__name__ for policy in self.policies],
         }
+        self.learning: Learning
 
-    def _make_comparator(self, given: Any, adapter: JointAdapter) -> Comparator | None:
-        rule = self.args.comparator
-        if rule is None:
-            return None
-        models = rule.models if given is None else given
+    def _check_args(self) -> None:
+        """Refuse settings that do not fit, before any model is loaded."""
 
-        def load() -> list[Policy]:
-            return load_frozen(models, rule.devices, self.args)
-
-        open_policies = open_comparator(rule, self.policies, self.history, load)
-        return Comparator(rule, self.policies, open_policies, adapter)
-
-    def _make_learning(self) -> Learning:
-        raise ConfigError(f"{type(self).__name__} is the base of the trainers; use MADPOTrainer or MADPOIterTrainer")
 
     # ---------------------------------------------------------------- what a user calls
 
@@ -204,38 +181,10 @@ class Trainer:
         state.save()
 
     def _collect_round(self) -> None:
-        iteration = self.progress.round
-        resets = self.items.draw(self.streams["items"])
-        rngs = [self.streams[f"policy/{agent}"] for agent in self.agents]
-        team = Side(self.policies, rngs, self.args.preference_num_candidates)
-        self.tracker.progress(iteration, self.args.rounds, "collect", 0, len(resets))
-
-        def against(other: CandidateSource | None) -> Collection:
-            return collect(self.wrapper, resets, team, other, self.streams["selection"])
-
-        with self.timed("collect"):
-            if self.comparator is None:
-                collection = against(None)
-            else:
-                collection = self.comparator.during(iteration, self.agents, self.streams, against)
-        self.replay.add(iteration, collection.pairs)
-        sample = self.replay.draw(iteration, self.streams["replay"])
-        self.progress.sample = sample.places
-        self.progress.env_steps += collection.scored
-        self.progress.reference_env_steps += len(collection.pairs) * self.args.environment_steps_per_pair
-        self.progress.phase, self.progress.epoch = "learn", 0
-        self.log({**collection.metrics(), **self._drift(collection), **sample.round_shares()})
-        self.tracker.log_samples(
-            self.progress.updates,
-            [{"round": iteration, "phase": "collect", **row} for row in collection.examples[:4]],
-        )
+        raise NotImplementedError
 
     def _learn_round(self, state: RunState) -> None:
-        sample = self.replay.sample(self.progress.sample)
-        if not len(sample):
-            self.tracker.console(f"round {self.progress.round}: no pair to train on, the policies stay as they are")
-            return
-        self.learning.learn(sample, state.save)
+        self.learning.learn(self.replay.sample(self.progress.sample), state.save)
 
     def _finish_round(self, state: RunState) -> None:
         number = self.progress.round
@@ -257,7 +206,7 @@ class Trainer:
 
     # ---------------------------------------------------------------- parts of the phases
 
-    def _drift(self, collection: Collection) -> dict[str, float]:
+    def drift(self, samples: Sequence[Sequence[Generation]]) -> dict[str, float]:
         """How likely the team's own samples are under its initial weights (mean log-probability per token)."""
         if not self.args.drift_samples:
             return {}
@@ -265,7 +214,7 @@ class Trainer:
             initial = self.history.load(0)
             return {
                 f"agent_{i}/drift": mean_logprob(policy, own[: self.args.drift_samples])
-                for i, (policy, own) in enumerate(zip(initial, collection.samples, strict=True))
+                for i, (policy, own) in enumerate(zip(initial, samples, strict=True))
             }
 
     def _evaluate(self, num_samples: int) -> tuple[dict[str, float], list[dict[str, Any]]]:
@@ -325,35 +274,3 @@ def _check_env(name: str, env: Any, config: TeamConfig) -> None:
     num_turns = getattr(env, "num_turns", 1)
     if num_turns > 1:
         raise ConfigError(f"{name}: training covers environments of one turn so far, actually {num_turns} turns")
-
-
-def _check_comparator(config: TeamConfig, given: Any) -> None:
-    rule = config.comparator
-    if rule is not None and rule.endpoint is not None:
-        rule.endpoint.request_headers()  # a key that is not set is refused before any model is loaded
-    asked = rule is not None and rule.policy == "model"
-    if given is not None and not asked:
-        raise ConfigError(
-            "comparator_agents: belongs to comparator_policy='model'; set it in the configuration, or leave them out"
-        )
-    if asked and rule is not None and (rule.models is None) == (given is None):
-        raise ConfigError(
-            "comparator_policy: 'model' needs one of comparator_model_name (one for all), comparator_agents (one per "
-            f"role) and the trainer's argument comparator_agents=, actually {'none' if given is None else 'two'}"
-        )
-
-
-class MADPOTrainer(Trainer):
-    """Collect once with the initial team, then ``num_train_epochs`` of MADPO over the pairs."""
-
-    config_class = MADPOConfig
-    args: MADPOConfig
-
-    def _make_learning(self) -> Learning:
-        return PreferenceEpochs(self, self.args)
-
-
-class MADPOIterTrainer(MADPOTrainer):
-    """Rounds of comparison with a comparator, each followed by MADPO on the replayed pairs."""
-
-    config_class = MADPOIterConfig

@@ -38,7 +38,7 @@ def run(job: Job, turns: Turns) -> None:
     from comlrl_agents.config import MADPOIterConfig
     from comlrl_agents.progress import RunState
     from comlrl_agents.tracking import Tracker
-    from comlrl_agents.trainer import MADPOIterTrainer
+    from comlrl_agents.trainers import MADPOIterTrainer
 
     config = MADPOIterConfig(
         num_iterations=NEVER,

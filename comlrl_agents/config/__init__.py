@@ -6,6 +6,9 @@ Below this package nothing sees a flat configuration: ``sampling``, ``loss``, ``
 
 from comlrl_agents.config.fields import from_mapping, to_mapping, unknown_name
 from comlrl_agents.config.madpo import MADPOConfig, MADPOIterConfig
+from comlrl_agents.config.marlhf import MARLHFConfig, MARLHFIterConfig
+from comlrl_agents.config.policy import PolicyFields, RLConfig
+from comlrl_agents.config.preferences import PreferenceConfig
 from comlrl_agents.config.rounds import IterConfig
 from comlrl_agents.config.team import TeamConfig
 
@@ -13,6 +16,11 @@ __all__ = [
     "IterConfig",
     "MADPOConfig",
     "MADPOIterConfig",
+    "MARLHFConfig",
+    "MARLHFIterConfig",
+    "PolicyFields",
+    "PreferenceConfig",
+    "RLConfig",
     "TeamConfig",
     "from_mapping",
     "to_mapping",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from comlrl_agents.config.fields import secret
-from comlrl_agents.config.team import TeamConfig
+from comlrl_agents.config.preferences import PreferenceConfig
 from comlrl_env.errors import ConfigError
 
 if typing.TYPE_CHECKING:
@@ -18,7 +18,7 @@ PREFIX = "comparator_api_"
 
 
 @dataclass(kw_only=True, frozen=True)
-class ApiFields(TeamConfig):
+class ApiFields(PreferenceConfig):
     """Where a remote model is and how it is spoken to."""
 
     comparator_api_url: str | None = None

@@ -5,8 +5,8 @@ import typing
 from dataclasses import dataclass
 from typing import Literal
 
+from comlrl_agents.config.preferences import PreferenceConfig
 from comlrl_agents.config.rounds import IterConfig
-from comlrl_agents.config.team import TeamConfig
 from comlrl_env.errors import ConfigError
 
 if typing.TYPE_CHECKING:
@@ -14,7 +14,7 @@ if typing.TYPE_CHECKING:
 
 
 @dataclass(kw_only=True, frozen=True)
-class MADPOConfig(TeamConfig):
+class MADPOConfig(PreferenceConfig):
     """Direct preference optimisation of a team; one collection, then ``num_train_epochs`` over its pairs."""
 
     dpo_beta: float = 0.1
@@ -29,7 +29,7 @@ class MADPOConfig(TeamConfig):
     @classmethod
     def ranges(cls) -> dict[str, tuple[float, float]]:
         """The closed interval of each bounded number."""
-        return TeamConfig.ranges() | {
+        return super().ranges() | {
             "dpo_beta": (1e-12, sys.float_info.max),
             "label_smoothing": (0, 0.4999),
             "target_margin": (0, sys.float_info.max),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from comlrl_agents.config.comparator import ComparatorFields
-from comlrl_agents.config.team import PairSelection
+from comlrl_agents.config.preferences import PairSelection
 from comlrl_env.errors import ConfigError
 
 if typing.TYPE_CHECKING:

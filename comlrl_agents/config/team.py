@@ -10,27 +10,17 @@ from comlrl_agents.sinks import find_sinks
 from comlrl_env.errors import ConfigError
 
 if typing.TYPE_CHECKING:
-    from comlrl_agents.comparators import ComparatorRule
     from comlrl_agents.optimisation import Optimisation
-    from comlrl_agents.replay import ReplayRule
     from comlrl_agents.types import Sampling
-
-PairSelection = Literal["reward_gap", "random", "all", "diverse", "comparator_reward"]
 
 
 @dataclass(kw_only=True, frozen=True)
 class TeamConfig(CheckedFields):
     """What every trainer needs to know; see ALGORITHMS 14 for each field."""
 
-    # No field: whether there is another side to compare with.
-    compares = False
-
     num_agents: int = 2
     num_train_epochs: int = 20
     agent_learning_rate: float = 5e-6
-    preference_num_candidates: int = 80
-    preference_pairs_per_sample: int | None = 16
-    pair_selection: PairSelection = "reward_gap"
     max_new_tokens: int = 256
     temperature: float = 0.6
     top_p: float = 0.6
@@ -46,7 +36,6 @@ class TeamConfig(CheckedFields):
     eval_num_samples: int = 4
     eval_batch_size: int = 1
     logging_steps: int = 50
-    environment_steps_per_pair: int = 2
     # Ours
     seed: int = 0
     items_per_round: int | None = None
@@ -68,12 +57,11 @@ class TeamConfig(CheckedFields):
         """The closed interval of each bounded number."""
         most = sys.float_info.max
         counts = (
-            "num_agents num_train_epochs preference_pairs_per_sample max_new_tokens top_k train_batch_size "
+            "num_agents num_train_epochs max_new_tokens top_k train_batch_size "
             "items_per_round rollout_buffer_size num_turns eval_interval eval_num_samples eval_batch_size "
-            "logging_steps environment_steps_per_pair micro_batch_tokens checkpoint_interval checkpoint_total_limit"
+            "logging_steps micro_batch_tokens checkpoint_interval checkpoint_total_limit"
         )
         return dict.fromkeys(counts.split(), (1, most)) | {
-            "preference_num_candidates": (2, most),
             "agent_learning_rate": (0, most),
             "temperature": (0, most),
             "top_p": (1e-6, 1),
@@ -85,16 +73,6 @@ class TeamConfig(CheckedFields):
 
     def check_combinations(self) -> None:
         """Refuse fields that do not go together."""
-        if self.pair_selection == "all" and self.preference_pairs_per_sample is not None:
-            raise ConfigError(
-                "preference_pairs_per_sample: must be None with pair_selection='all' (every pair is kept), actually "
-                f"{self.preference_pairs_per_sample!r}; set it to None or choose another pair_selection"
-            )
-        if self.pair_selection == "comparator_reward" and not self.compares:
-            raise ConfigError(
-                "pair_selection: 'comparator_reward' compares with a comparator, which only the iterative trainers "
-                "have; use 'reward_gap', 'random', 'all' or 'diverse'"
-            )
         if self.num_turns > 1:
             raise ConfigError(f"num_turns: training covers one turn so far, actually {self.num_turns}")
         if self.parallel_training == "mp":
@@ -113,7 +91,7 @@ class TeamConfig(CheckedFields):
 
     @property
     def batch_size(self) -> int:
-        """Pairs per preference update."""
+        """Pairs per preference update, or items per policy update."""
         return self.train_batch_size or self.rollout_buffer_size
 
     @property
@@ -141,15 +119,3 @@ class TeamConfig(CheckedFields):
             micro_batch_tokens=self.micro_batch_tokens,
             score_final_token=self.score_final_token,
         )
-
-    @property
-    def replay(self) -> "ReplayRule":
-        """Which stored pairs are trained on."""
-        from comlrl_agents.replay import ReplayRule
-
-        return ReplayRule()
-
-    @property
-    def comparator(self) -> "ComparatorRule | None":
-        """The other side of each comparison; None compares the team's candidates with each other."""
-        return None

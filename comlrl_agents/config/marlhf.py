@@ -1,0 +1,74 @@
+"""The configurations of MARLHF: a joint reward model fitted to preferences, and policy learning from it."""
+
+import sys
+import typing
+from dataclasses import dataclass
+from typing import Literal
+
+from comlrl_agents.config.policy import PolicyFields
+from comlrl_agents.config.preferences import PreferenceConfig
+from comlrl_agents.config.rounds import IterConfig
+
+if typing.TYPE_CHECKING:
+    from comlrl_agents.learners.marlhf import RewardFitRule
+
+
+@dataclass(kw_only=True, frozen=True)
+class MARLHFConfig(PolicyFields, PreferenceConfig):
+    """One collection, one fit of a reward model, then ``num_train_epochs`` of policy learning over the items."""
+
+    reward_model_name: str | None = None
+    reward_model_device: str | None = None
+    reward_learning_rate: float = 1e-5
+    reward_num_train_epochs: int = 1
+    reward_train_batch_size: int = 1
+    reward_max_length: int | None = None
+    reward_freeze_backbone: bool = False
+    # Ours: the share of items whose pairs only measure the fit, and how many joint responses per logged line are
+    # scored by the task too, beside the learned reward. Neither is learned from.
+    reward_held_out_share: float = 0.1
+    task_reward_samples: int = 8
+
+    @classmethod
+    def ranges(cls) -> dict[str, tuple[float, float]]:
+        """The closed interval of each bounded number."""
+        most = sys.float_info.max
+        counts = ("reward_num_train_epochs", "reward_train_batch_size", "reward_max_length")
+        return (
+            super().ranges()
+            | dict.fromkeys(counts, (1, most))
+            | {
+                "reward_learning_rate": (0, most),
+                "reward_held_out_share": (0, 0.9),
+                "task_reward_samples": (0, most),
+            }
+        )
+
+    @property
+    def reward_fit(self) -> "RewardFitRule":
+        """How the reward model is fitted."""
+        from comlrl_agents.learners.marlhf import RewardFitRule
+
+        return RewardFitRule(
+            learning_rate=self.reward_learning_rate,
+            num_epochs=self.reward_num_train_epochs,
+            batch_size=self.reward_train_batch_size,
+            max_length=self.reward_max_length,
+            freeze_backbone=self.reward_freeze_backbone,
+            held_out_share=self.reward_held_out_share,
+            max_grad_norm=self.max_grad_norm,
+            micro_batch_tokens=self.micro_batch_tokens,
+        )
+
+
+@dataclass(kw_only=True, frozen=True)
+class MARLHFIterConfig(IterConfig, MARLHFConfig):
+    """MARLHF in rounds against a comparator, with a fresh reward model in each.
+
+    ``preference_scoring_reward`` "reward_model": the reward model of the round before labels the new comparisons; the
+    task does until there is one.
+    """
+
+    num_train_epochs: int = 2
+    reward_num_train_epochs: int = 2
+    preference_scoring_reward: Literal["task", "reward_model"] = "task"

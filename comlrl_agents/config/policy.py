@@ -1,0 +1,146 @@
+"""Learning from returns: the fields of the six back ends, and the configuration that trains on the task reward."""
+
+import sys
+import typing
+from dataclasses import dataclass
+from typing import Literal
+
+from comlrl_agents.config.team import TeamConfig
+from comlrl_env.errors import ConfigError
+
+if typing.TYPE_CHECKING:
+    from comlrl_agents.learners.actor_critic import ValueRule
+    from comlrl_agents.optimisation import Optimisation
+    from comlrl_agents.policy_gradient import PolicyRule
+
+RLAlgorithm = Literal["magrpo", "mareinforce", "marloo", "maremax", "iac", "maac"]
+
+CRITICS = ("iac", "maac")
+NORMALISED = ("magrpo", "iac", "maac")
+"""Back ends that normalise their advantages unless told otherwise. For mareinforce, marloo and maremax normalising
+would take away what tells them from magrpo."""
+
+
+@dataclass(kw_only=True, frozen=True)
+class PolicyFields(TeamConfig):
+    """How a team learns from returns.
+
+    ``advantage_normalization`` None: on for magrpo, iac and maac, off for the others. ``eval_interval`` counts training
+    items here, ``train_batch_size`` items per update.
+    """
+
+    rl_algorithm: RLAlgorithm = "magrpo"
+    num_generations: int = 4
+    advantage_normalization: bool | None = None
+    critic_model_name: str | None = None
+    critic_learning_rate: float | None = None
+    critic_devices: str | list[str] | None = None
+    use_separate_critic: bool = True
+    critic_type: Literal["v", "q"] = "v"
+    value_loss_coef: float = 0.6
+    value_clip_range: float = 0.2
+    reference_kl_enabled: bool = False
+    reference_kl_coef: float = 0.1
+    reference_devices: str | list[str] | None = None
+    # Ours: passes over a buffer, and PPO's bound on how far they may go
+    ppo_epochs: int = 1
+    ppo_clip_range: float | None = None
+
+    @classmethod
+    def ranges(cls) -> dict[str, tuple[float, float]]:
+        """The closed interval of each bounded number."""
+        most = sys.float_info.max
+        return super().ranges() | {
+            "num_generations": (1, most),
+            "critic_learning_rate": (0, most),
+            "value_loss_coef": (0, most),
+            "value_clip_range": (1e-12, most),
+            "reference_kl_coef": (0, most),
+            "ppo_epochs": (1, most),
+            "ppo_clip_range": (1e-12, 1),
+        }
+
+    def check_combinations(self) -> None:
+        """Refuse fields that do not go together."""
+        super().check_combinations()
+        if not self.has_critics and self.num_generations < 2:
+            raise ConfigError(
+                f"num_generations: {self.rl_algorithm!r} compares the responses to one item and needs at least 2, "
+                f"actually {self.num_generations}; raise it, or use 'iac' or 'maac'"
+            )
+        if self.batch_size > self.rollout_buffer_size:
+            raise ConfigError(
+                f"train_batch_size: must not exceed the {self.rollout_buffer_size} items of rollout_buffer_size, from "
+                f"which minibatches are taken, actually {self.train_batch_size}; raise rollout_buffer_size"
+            )
+        if self.ppo_epochs > 1 and self.ppo_clip_range is None:
+            raise ConfigError(
+                f"ppo_epochs: more than one pass over a buffer needs ppo_clip_range, actually {self.ppo_epochs} passes "
+                "without it; set ppo_clip_range, e.g. to 0.2"
+            )
+        if self.rl_algorithm != "iac" and not self.use_separate_critic:
+            raise ConfigError(
+                "use_separate_critic: False puts value heads on the actors, which only 'iac' does, actually "
+                f"rl_algorithm={self.rl_algorithm!r}; leave it True"
+            )
+        self._refuse_unused()
+
+    def _refuse_unused(self) -> None:
+        needed = {
+            "critic_model_name": self.has_critics and self.use_separate_critic,
+            "critic_learning_rate": self.has_critics and self.use_separate_critic,
+            "critic_devices": self.has_critics and self.use_separate_critic,
+            "reference_devices": self.reference_kl_enabled,
+        }
+        for name, used in needed.items():
+            if not used and getattr(self, name) is not None:
+                switch = "reference_kl_enabled=True" if name == "reference_devices" else "a separate critic (iac, maac)"
+                raise ConfigError(
+                    f"{name}: has no meaning without {switch}, actually {getattr(self, name)!r}; leave it out"
+                )
+        for name, count in (("critic_devices", self.num_critics), ("reference_devices", self.num_actors)):
+            devices = getattr(self, name)
+            if isinstance(devices, list) and len(devices) not in (1, count):
+                raise ConfigError(f"{name}: must name one device or {count}, actually {devices!r}")
+
+    @property
+    def has_critics(self) -> bool:
+        """Whether values are learned."""
+        return self.rl_algorithm in CRITICS
+
+    @property
+    def num_critics(self) -> int:
+        """One for the whole team (maac), or one per agent."""
+        return 1 if self.rl_algorithm == "maac" else self.num_actors
+
+    @property
+    def policy_rule(self) -> "PolicyRule":
+        """What all back ends share."""
+        from comlrl_agents.policy_gradient import PolicyRule
+
+        asked = self.advantage_normalization
+        return PolicyRule(
+            normalize=self.rl_algorithm in NORMALISED if asked is None else asked,
+            kl_coefficient=self.reference_kl_coef if self.reference_kl_enabled else 0.0,
+            clip_range=self.ppo_clip_range,
+        )
+
+    @property
+    def value_rule(self) -> "ValueRule":
+        """How values are learned."""
+        from comlrl_agents.learners.actor_critic import ValueRule
+
+        return ValueRule(self.value_loss_coef, self.value_clip_range)
+
+    @property
+    def critic_optimisation(self) -> "Optimisation":
+        """How the critics' weights are updated."""
+        from dataclasses import replace
+
+        rate = self.agent_learning_rate if self.critic_learning_rate is None else self.critic_learning_rate
+        return replace(self.optimisation, learning_rate=rate)
+
+
+@dataclass(kw_only=True, frozen=True)
+class RLConfig(PolicyFields):
+    """One of the six back ends, directly on the task reward."""

@@ -1,0 +1,119 @@
+"""From the configuration to a back end with its critics, or to an error that says what is missing."""
+
+import copy
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from comlrl_agents.config import PolicyFields
+from comlrl_agents.critics import Critic, own_head, separate_critic
+from comlrl_agents.learners.actor_critic import ActorCritic
+from comlrl_agents.learners.reinforce import Reinforce
+from comlrl_agents.model_source import load_model
+from comlrl_agents.optimisation import distinct_modules
+from comlrl_agents.placement import float32_weights, per_agent, pick_device, pick_dtype
+from comlrl_agents.policy import LLMPolicy
+from comlrl_agents.streams import Streams
+from comlrl_env.errors import ConfigError
+
+
+def make_policy_learner(
+    policies: Sequence[LLMPolicy],
+    args: PolicyFields,
+    streams: Streams,
+    critics: Sequence[Any] | None = None,
+    critic_model: Any = None,
+) -> Reinforce | ActorCritic:
+    """The back end that ``args.rl_algorithm`` names.
+
+    Args:
+        policies: the team. args: its configuration. streams: give fresh heads their seeds.
+        critics: one name, folder or causal language model per critic. critic_model: one for all; each critic has
+            weights of its own. An object reads the tokens of its agent (maac: of the first); a name brings its
+            tokenizer. Without both ``critic_model_name`` counts, and without that the first agent's name.
+
+    Raises:
+        ConfigError: a critic is given and none is used, none is given and the agents have no name, the number of
+            critics is not that of the back end, a source is missing, a device cannot be used.
+
+    """
+    given = critics if critics is not None else critic_model
+    if args.rl_algorithm == "iac" or args.rl_algorithm == "maac":
+        if not args.use_separate_critic:
+            _refuse_critics(given, "use_separate_critic=False")
+            made = _own_heads(policies, args, streams)
+        else:
+            made = _separate(policies, args, streams, critics, critic_model)
+        return ActorCritic(
+            policies,
+            made,
+            args.policy_rule,
+            args.value_rule,
+            args.optimisation,
+            args.critic_optimisation,
+            central=args.rl_algorithm == "maac",
+            on_actor=not args.use_separate_critic,
+        )
+    _refuse_critics(given, f"rl_algorithm={args.rl_algorithm!r}")
+    return Reinforce(policies, args.rl_algorithm, args.policy_rule, args.optimisation)
+
+
+def _refuse_critics(given: Any, why: str) -> None:
+    if given is not None:
+        raise ConfigError(f"critics: {why} has no critics of its own, actually some were given; leave them out")
+
+
+def _own_heads(policies: Sequence[LLMPolicy], args: PolicyFields, streams: Streams) -> list[Critic]:
+    """One head per distinct model; agents that share a model share its head."""
+    heads = {
+        index: own_head(policies[index], args.critic_type, _seed(streams, index))
+        for index in distinct_modules(policies)
+    }
+    owner = [next(i for i in heads if policies[i].model is policy.model) for policy in policies]
+    return [heads[index] for index in owner]
+
+
+def _separate(
+    policies: Sequence[LLMPolicy],
+    args: PolicyFields,
+    streams: Streams,
+    critics: Sequence[Any] | None,
+    critic_model: Any,
+) -> list[Critic]:
+    count = args.num_critics
+    if critics is not None and len(critics) != count:
+        raise ConfigError(f"critics: {args.rl_algorithm!r} needs {count}, actually {len(critics)} were given")
+    one = critic_model if critic_model is not None else args.critic_model_name or policies[0].name
+    sources = [one] * count if critics is None else list(critics)
+    if any(source is None for source in sources):
+        raise ConfigError(
+            "critic_model_name: is required when the first agent is an object that does not say where it came from, "
+            'actually None; give a model id, a folder, "tiny", or critics='
+        )
+    named = per_agent(args.critic_devices, count, "critic_devices")
+    made = []
+    for index, (source, device) in enumerate(zip(sources, named, strict=True)):
+        policy = policies[index]
+        where = policy.device if device is None else pick_device(device).value
+        model, tokenizer = _model(source, policy, copied=critics is None)
+        critic = separate_critic(model.to(where), tokenizer, args.critic_type, _seed(streams, index))
+        critic.model.compute_dtype = pick_dtype(args.dtype, torch.device(where)).value
+        made.append(critic)
+    return made
+
+
+def _model(source: Any, policy: LLMPolicy, *, copied: bool) -> tuple[nn.Module, Any]:
+    if isinstance(source, nn.Module):
+        model = copy.deepcopy(source) if copied else source
+        float32_weights(model)
+        return model, policy.tokenizer
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigError(f"critics: must be names, folders or model objects, actually {type(source).__name__}")
+    return load_model(os.fspath(source))
+
+
+def _seed(streams: Streams, index: int) -> int:
+    return int(streams.fresh(f"critic/{index}").integers(2**31))

@@ -1,0 +1,194 @@
+"""The trainers: what each makes of the loop (:mod:`comlrl_agents.trainer`)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from comlrl_agents.collect import Collection, collect
+from comlrl_agents.comparators import Comparator, open_comparator
+from comlrl_agents.config import (
+    MADPOConfig,
+    MADPOIterConfig,
+    MARLHFConfig,
+    MARLHFIterConfig,
+    PreferenceConfig,
+    RLConfig,
+    TeamConfig,
+)
+from comlrl_agents.policy_epochs import PolicyEpochs, TaskPolicyEpochs
+from comlrl_agents.policy_learners import make_policy_learner
+from comlrl_agents.preference_epochs import PreferenceEpochs
+from comlrl_agents.progress import RunState
+from comlrl_agents.reward_then_policy import RewardThenPolicy
+from comlrl_agents.sides import CandidateSource, Side
+from comlrl_agents.team import load_frozen
+from comlrl_agents.trainer import Trainer
+from comlrl_agents.types import Policy
+from comlrl_env.candidates import ScoreFunction
+from comlrl_env.errors import ConfigError
+from comlrl_env.preferences import PreferenceWrapper
+
+
+class PreferenceTrainer(Trainer):
+    """Collects preferences between joint responses; its subclasses learn from them.
+
+    Args:
+        comparator_agents: for ``comparator_policy="model"``: model objects or policies of any kind, one per agent,
+            in place of the names that the configuration would give. The others as for the base.
+
+    """
+
+    config_class: type[TeamConfig] = PreferenceConfig
+    args: PreferenceConfig
+
+    def __init__(self, *arguments: Any, comparator_agents: Any = None, **named: Any) -> None:
+        self._comparator_agents = comparator_agents
+        super().__init__(*arguments, **named)
+        self.wrapper = PreferenceWrapper(
+            self.env,
+            pair_selection=self.args.pair_selection,
+            preference_pairs_per_sample=self.args.preference_pairs_per_sample,
+            reward_rule=self.reward_rule,
+        )
+        self.comparator = self._make_comparator(comparator_agents)
+
+    def _check_args(self) -> None:
+        _check_comparator(self.args, self._comparator_agents)
+
+    def _make_comparator(self, given: Any) -> Comparator | None:
+        rule = self.args.comparator
+        if rule is None:
+            return None
+        models = rule.models if given is None else given
+
+        def load() -> list[Policy]:
+            return load_frozen(models, rule.devices, self.args)
+
+        open_policies = open_comparator(rule, self.policies, self.history, load)
+        return Comparator(rule, self.policies, open_policies, self.adapter)
+
+    def _score(self) -> ScoreFunction | None:
+        """What labels new comparisons in place of the task."""
+        return None
+
+    def _collect_round(self) -> None:
+        iteration = self.progress.round
+        resets = self.items.draw(self.streams["items"])
+        rngs = [self.streams[f"policy/{agent}"] for agent in self.agents]
+        team = Side(self.policies, rngs, self.args.preference_num_candidates)
+        self.tracker.progress(iteration, self.args.rounds, "collect", 0, len(resets))
+
+        def against(other: CandidateSource | None) -> Collection:
+            return collect(self.wrapper, resets, team, other, self.streams["selection"], self._score())
+
+        with self.timed("collect"):
+            if self.comparator is None:
+                collection = against(None)
+            else:
+                collection = self.comparator.during(iteration, self.agents, self.streams, against)
+        self.replay.add(iteration, collection.pairs)
+        sample = self.replay.draw(iteration, self.streams["replay"])
+        self.progress.sample = sample.places
+        self.progress.env_steps += collection.scored
+        self.progress.reference_env_steps += len(collection.pairs) * self.args.environment_steps_per_pair
+        self.progress.begin_learning(resets)
+        self.log({**collection.metrics(), **self.drift(collection.samples), **sample.round_shares()})
+        self.tracker.log_samples(
+            self.progress.updates,
+            [{"round": iteration, "phase": "collect", **row} for row in collection.examples[:4]],
+        )
+
+    def _learn_round(self, state: RunState) -> None:
+        if not self.progress.sample:
+            self.tracker.console(f"round {self.progress.round}: no pair to train on, the policies stay as they are")
+            return
+        super()._learn_round(state)
+
+
+def _check_comparator(config: PreferenceConfig, given: Any) -> None:
+    rule = config.comparator
+    if rule is not None and rule.endpoint is not None:
+        rule.endpoint.request_headers()  # a key that is not set is refused before any model is loaded
+    asked = rule is not None and rule.policy == "model"
+    if given is not None and not asked:
+        raise ConfigError(
+            "comparator_agents: belongs to comparator_policy='model'; set it in the configuration, or leave them out"
+        )
+    if asked and rule is not None and (rule.models is None) == (given is None):
+        raise ConfigError(
+            "comparator_policy: 'model' needs one of comparator_model_name (one for all), comparator_agents (one per "
+            f"role) and the trainer's argument comparator_agents=, actually {'none' if given is None else 'two'}"
+        )
+
+
+class MADPOTrainer(PreferenceTrainer):
+    """Collect once with the initial team, then ``num_train_epochs`` of MADPO over the pairs."""
+
+    config_class = MADPOConfig
+    args: MADPOConfig
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.learning = PreferenceEpochs(self, self.args)
+
+
+class MADPOIterTrainer(MADPOTrainer):
+    """Rounds of comparison with a comparator, each followed by MADPO on the replayed pairs."""
+
+    config_class = MADPOIterConfig
+
+
+class MARLHFTrainer(PreferenceTrainer):
+    """Collect once, fit a joint reward model to the pairs, then let the team learn from it.
+
+    Args:
+        critics, critic_model: see :func:`~comlrl_agents.policy_learners.make_policy_learner`. The others as for
+            :class:`~comlrl_agents.trainer.Trainer`.
+
+    """
+
+    config_class = MARLHFConfig
+    args: MARLHFConfig
+
+    def __init__(
+        self, *arguments: Any, critics: Sequence[Any] | None = None, critic_model: Any = None, **named: Any
+    ) -> None:
+        super().__init__(*arguments, **named)
+        learner = make_policy_learner(self.policies, self.args, self.streams, critics, critic_model)
+        policy = PolicyEpochs(self, self.args, learner, self.args.task_reward_samples)
+        self.learning: RewardThenPolicy = RewardThenPolicy(self, self.args, policy)
+
+
+class MARLHFIterTrainer(MARLHFTrainer):
+    """Rounds of comparison with a comparator, each followed by a fresh reward model and policy learning from it."""
+
+    config_class = MARLHFIterConfig
+    args: MARLHFIterConfig
+
+    def _score(self) -> ScoreFunction | None:
+        model = self.learning.reward_model
+        if self.args.preference_scoring_reward == "task" or model is None:
+            return None
+        return model.judge
+
+
+class RLTrainer(Trainer):
+    """One of the six back ends directly on the task reward; no preference is made.
+
+    Args:
+        critics, critic_model: see :func:`~comlrl_agents.policy_learners.make_policy_learner`. The others as for
+            :class:`~comlrl_agents.trainer.Trainer`.
+
+    """
+
+    config_class = RLConfig
+    args: RLConfig
+
+    def __init__(
+        self, *arguments: Any, critics: Sequence[Any] | None = None, critic_model: Any = None, **named: Any
+    ) -> None:
+        super().__init__(*arguments, **named)
+        learner = make_policy_learner(self.policies, self.args, self.streams, critics, critic_model)
+        self.learning = TaskPolicyEpochs(self, self.args, learner)
+
+    def _collect_round(self) -> None:
+        self.progress.begin_learning(self.items.draw(self.streams["items"]))
