@@ -85,7 +85,8 @@ def evaluate(keys: Assignments = None, config: ConfigFile = None) -> None:
     For example: comlrl eval env=comlrl/LengthRatio-v0 agents=runs/a/model num_eval_samples=64
 
     Keys: env, env.ARGUMENT, agents (also a folder with agent_0, agent_1, …), tokenizer, split (eval),
-    num_eval_samples (32), seed (0) and the sampling: temperature, top_p, top_k, max_new_tokens.
+    num_eval_samples (32), seed (0), oracle (a folder with a reward model that judges in place of the task, whose own
+    reward stands beside it) and the sampling: temperature, top_p, top_k, max_new_tokens.
     """
     from comlrl_agents import cli_eval
     from comlrl_agents.run_keys import read_keys

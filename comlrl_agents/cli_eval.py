@@ -21,16 +21,25 @@ def evaluate_agents(keys: RunKeys) -> str:
 
     Raises ConfigError, before torch is imported, for every key, value or environment that is wrong.
     """
-    keys.check_fields([*FIELDS, "split", "num_eval_samples"], "comlrl eval")
+    keys.check_fields([*FIELDS, "split", "num_eval_samples", "oracle"], "comlrl eval")
     if keys.agents is None:
         raise ConfigError('agents: is missing; give a folder with agent_0, agent_1, …, model ids, or "tiny"')
     if keys.eval_arguments:
         raise ConfigError("eval_env: there is one environment here; write env.ARGUMENT=VALUE")
     fields = dict(keys.fields)
+    oracle = fields.pop("oracle", None)
     env = _open(keys, fields.pop("split", None))
     wanted = {"eval_num_samples": fields.pop("num_eval_samples", NUM_SAMPLES), **fields}
     args = config.from_mapping(config.MADPOConfig, {"num_agents": len(env.possible_agents), **wanted})
-    return _run(env, args, keys)
+    return _run(env if oracle is None else _judged(env, oracle), args, keys)
+
+
+def _judged(env: Any, folder: Any) -> Any:
+    """The environment with a saved reward model as its judge; what the task gives stands beside it."""
+    from comlrl_agents.reward_model import JointRewardModel
+    from comlrl_env.wrappers import ScoredBy
+
+    return ScoredBy(env, JointRewardModel.from_pretrained(str(folder)).judge)
 
 
 def _open(keys: RunKeys, split: Any) -> Any:

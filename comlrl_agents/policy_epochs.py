@@ -106,7 +106,7 @@ class PolicyEpochs:
             progress.items_seen += len(buffer)
             last = start + len(buffer) >= len(order)
             if last or len(window.stats) >= self.args.logging_steps:
-                self._log(window, groups)
+                self._log(window, groups, last=last)
                 window = Window()
             run.tracker.progress(
                 progress.round, self.args.rounds, "policy", start + len(buffer), len(order), reward=window.latest_reward
@@ -135,7 +135,7 @@ class PolicyEpochs:
                 window.stats.append(stats)
         window.seconds["update"] += perf_counter() - began
 
-    def _log(self, window: Window, groups: Sequence[Group]) -> None:
+    def _log(self, window: Window, groups: Sequence[Group], *, last: bool) -> None:
         run, rows = self.run, [sample_row(group) for group in groups[:4]]
         metrics = window.metrics()
         if self.compared_samples is None:
@@ -144,7 +144,9 @@ class PolicyEpochs:
         elif self.compared_samples and groups:
             compared, rows = beside_the_task(groups, self.task_reward, self.compared_samples)
             metrics |= compared
-        run.log(metrics | run.drift(window.samples))
+        if last:  # once per epoch: it reads the initial weights
+            metrics |= run.drift(window.samples)
+        run.log(metrics)
         run.tracker.log_time(run.progress.updates, window.seconds)
         run.tracker.log_samples(
             run.progress.updates, [{"round": run.progress.round, "phase": "policy", **row} for row in rows[:4]]

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from comlrl_agents.learners.marlhf import RewardFit
-from comlrl_agents.model_source import check_source
+from comlrl_agents.model_source import check_source, load_model, load_tokenizer
 from comlrl_agents.placement import pick_device, pick_dtype
 from comlrl_agents.policy_epochs import PolicyEpochs
 from comlrl_agents.replay import PairSample
 from comlrl_agents.reward_model import JointRewardModel
+from comlrl_agents.reward_text import encode_joint
 from comlrl_agents.rollouts import LearnedReward
 from comlrl_env.errors import ConfigError
 from comlrl_env.types import PreferencePair
@@ -26,8 +27,8 @@ class RewardThenPolicy:
 
     ``reward_model`` is the latest one, None before the first fit; its optimizer lives as long as the fit.
 
-    Raises ConfigError at construction when nothing says which model to begin with, there is none of that name, or its
-    device cannot be used.
+    Raises ConfigError at construction when nothing says which model to begin with, there is none of that name, its
+    device cannot be used, or ``reward_max_length`` leaves no room for the responses.
     """
 
     def __init__(self, run: "Trainer", args: "MARLHFConfig", policy: PolicyEpochs) -> None:
@@ -42,6 +43,10 @@ class RewardThenPolicy:
             )
         check_source(name)
         self.source = name
+        if args.reward_max_length is not None:
+            tokenizer = load_model(name)[1] if name == "tiny" else load_tokenizer(name)
+            nothing = [""] * len(run.agents)
+            encode_joint(tokenizer, [(nothing, nothing)], args.reward_max_length)
         given = args.reward_model_device
         self.device = run.policies[0].device if given is None else pick_device(given).value
         self.reward_model: JointRewardModel | None = None

@@ -27,6 +27,15 @@ SHARED = (
     "temperature=0.8 top_p=0.95 top_k=null train_batch_size=8 agent_learning_rate=5e-4 winner_term_weight=0.5 "
     "eval_interval=16 eval_num_samples=64 eval_batch_size=64 report_to=[]"
 )
+POLICY = (
+    "temperature=0.8 top_p=0.95 top_k=null agent_learning_rate=5e-4 rollout_buffer_size=8 num_generations=8 "
+    "items_per_round=32 eval_interval=32 eval_num_samples=64 eval_batch_size=64 report_to=[]"
+)
+LEARNED = (
+    f"{POLICY} reward_learning_rate=3e-4 reward_train_batch_size=8 reward_num_train_epochs=4 "
+    "preference_num_candidates=16 preference_pairs_per_sample=16 pair_selection=diverse"
+)
+BACK_ENDS = ("magrpo", "mareinforce", "marloo", "maremax", "iac", "maac")
 ROUNDS = f"{SHARED} items_per_round=8 preference_num_candidates=16 preference_pairs_per_sample=8"
 EXPERIMENTS = {
     "length-madpo-iter": (
@@ -48,6 +57,18 @@ EXPERIMENTS = {
         f"madpo-iter env=comlrl/LengthRatio-v0 {ROUNDS} num_iterations=12 pair_selection=reward_gap max_new_tokens=64 "
         "winner_term_weight=0"
     ).replace("winner_term_weight=0.5 ", ""),
+    **{
+        f"{task}-{name}": f"{name} env=comlrl/{env} {POLICY} num_train_epochs=8 max_new_tokens={tokens}"
+        for task, env, tokens in (("length", "LengthRatio-v0", 64), ("partition", "Partition-v0", 32))
+        for name in BACK_ENDS
+    },
+    **{
+        f"{task}-marlhf-{name}": (
+            f"marlhf env=comlrl/{env} {LEARNED} rl_algorithm={name} num_train_epochs=8 max_new_tokens={tokens}"
+        )
+        for task, env, tokens in (("length", "LengthRatio-v0", 64), ("partition", "Partition-v0", 32))
+        for name in BACK_ENDS
+    },
 }
 
 
@@ -106,7 +127,7 @@ def draw(result: dict[str, Any], baseline: float, path: Path) -> None:
     axes.fill_between(grid, values.min(0), values.max(0), alpha=0.2, color="tab:blue", label="lowest to highest seed")
     axes.plot(grid, values.mean(0), "o-", color="tab:blue", label=f"mean of {len(curves)} seeds")
     axes.axhline(baseline, color="tab:gray", linestyle="--", label="random answers")
-    axes.set(xlabel="preference updates", ylabel="evaluation reward", title=result["experiment"], ylim=(-0.02, 1.02))
+    axes.set(xlabel="updates", ylabel="evaluation reward", title=result["experiment"], ylim=(-0.02, 1.02))
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, loc="lower right")
     figure.savefig(path)

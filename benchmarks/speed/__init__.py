@@ -20,6 +20,9 @@ collection     candidates of two agents, scored, pairs selected           CoMLRL
 update         MADPO optimizer steps on 8 pairs, all sequences distinct   CoMLRL 1.4.3 ``MADPOTrainer``   pairs/s
 round          collect against ``current``, store, train once on all      CoMLRL ``MADPOIterTrainer``     rounds/s
 dpo            one agent, DPO steps on 8 pairs against a reference        TRL 1.16 ``DPOTrainer``         pairs/s
+reward_fit     one pass of a reward model, a pair per step                CoMLRL 1.4.3 ``MARLHFTrainer``  pairs/s
+policy_update  magrpo steps on 2 items × 4 joint responses                CoMLRL 1.4.3 ``MAGRPOTrainer``  responses/s
+marlhf         collect, fit a reward model, one epoch of policy learning  CoMLRL 1.4.3 ``MARLHFTrainer``  runs/s
 environment    reset and step of a task that costs nothing                none, 50 µs per joint response  responses/s
 selection      pairs out of 1 000 scored candidates                       none, 0.2 s                     selections/s
 replay         100 000 stored pairs drawn and read back                   none, constant memory           pairs/s
@@ -34,7 +37,7 @@ Standard output holds one JSON object per line and measurement, standard error t
     What was measured; ``case`` tells variants of the benches without a peer apart.
 ``ours``, ``peer``
     ``rate`` in ``unit`` (from the median), ``seconds`` of one turn (``median``, ``min``, ``max``, ``turns``),
-    ``cpu_seconds`` of all its threads, and ``phases``, the medians of its parts.
+    ``cpu_seconds`` of all its threads, and ``phases``, the medians of its parts (``…_mib``: the part's peak memory).
 ``ratio``, ``ratio_range``
     Peer's seconds over ours, turn by turn: median, and the smallest and largest. Above 1 we are faster. ``cpu_ratio``
     compares processor time instead: less exact, but still telling when other programs keep the machine busy

@@ -17,7 +17,10 @@ from benchmarks.speed.models import MODELS, save_agents
 from benchmarks.speed.peer_environment import peer_python
 from benchmarks.speed.turns import Record, Side, alternate
 
-NAMES = ("collection", "update", "round", "dpo", "environment", "selection", "replay")
+NAMES = (
+    "collection", "update", "round", "dpo", "reward_fit", "policy_update", "marlhf",
+    "environment", "selection", "replay",
+)  # fmt: skip
 AGENTS = 2
 AGREEMENT = 1e-3  # how far log-probabilities of two implementations in float32 may lie apart
 

@@ -53,6 +53,15 @@ class PairTokens:
     loser: list[int]
 
 
+@dataclass(frozen=True)
+class GroupTokens:
+    """One agent's answers to an item, as token ids, with the rewards of the joint responses."""
+
+    prompt: list[int]
+    completions: list[list[int]]
+    rewards: list[float]
+
+
 def items(job: Job, agents: int = 2) -> list[dict[str, str]]:
     """Rows of the dataset: one random prompt per agent."""
     rng = random.Random(job.seed)
@@ -77,6 +86,21 @@ def pairs(job: Job, agents: int = 2, *, closed: bool = False) -> list[list[PairT
     return [
         [PairTokens(_tokens(job, rng, job.about.prompt_tokens), completion(), completion()) for _ in range(agents)]
         for _ in range(job.shapes["pairs"] * job.shapes["updates"])
+    ]
+
+
+def group_tokens(job: Job, update: int, agent: int) -> list[GroupTokens]:
+    """An agent's groups in one update; the rewards are the same for all agents."""
+    rng = random.Random(f"{job.seed}/{update}/{agent}")
+    rewards = random.Random(f"{job.seed}/{update}")
+    about, count = job.about, job.shapes["generations"]
+    return [
+        GroupTokens(
+            _tokens(job, rng, about.prompt_tokens),
+            [_tokens(job, rng, about.completion_tokens) for _ in range(count)],
+            [rewards.random() for _ in range(count)],
+        )
+        for _ in range(job.shapes["groups"])
     ]
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from benchmarks.speed.job import Job, formatters, items, pairs, reward
+from benchmarks.speed.models import text
 from benchmarks.speed.worker import Turns
 from comlrl_agents.config import MADPOConfig, TeamConfig
 from comlrl_agents.placement import tune
@@ -11,7 +12,7 @@ from comlrl_agents.team import load_team
 from comlrl_env.functions import from_functions
 from comlrl_env.types import Completion, JointTurn, PreferencePair
 
-__all__ = ["MADPOConfig", "environment", "load", "settle", "stored_pairs"]
+__all__ = ["MADPOConfig", "environment", "load", "settle", "settle_model", "stored_pairs", "text_pairs"]
 
 
 def load(job: Job, agents: int, config: TeamConfig, turns: Turns) -> list[LLMPolicy]:
@@ -23,7 +24,12 @@ def load(job: Job, agents: int, config: TeamConfig, turns: Turns) -> list[LLMPol
 
 def settle(policies: list[LLMPolicy], turns: Turns) -> None:
     """Choose threads, allocator and products as the command line does, and note the reasons."""
-    turns.settings |= tune(policies[0].device, policies[0].model)
+    settle_model(policies[0].model, turns)
+
+
+def settle_model(model: Any, turns: Turns) -> None:
+    """The same for one model."""
+    turns.settings |= tune(next(model.parameters()).device, model)
 
 
 def environment(job: Job) -> Any:
@@ -43,6 +49,25 @@ def stored_pairs(job: Job, agents: int, *, closed: bool = False) -> list[Prefere
             item_key=f"train/{index}",
         )
         for index, pair in enumerate(pairs(job, agents, closed=closed))
+    ]
+
+
+def text_pairs(job: Job, agents: int) -> list[PreferencePair]:
+    """The pairs of the job as texts."""
+
+    def side(prompts: list[list[int]], completions: list[list[int]]) -> tuple[JointTurn, ...]:
+        return (JointTurn(tuple(map(text, prompts)), tuple(Completion(text(own)) for own in completions)),)
+
+    return [
+        PreferencePair(
+            winner=side([own.prompt for own in pair], [own.winner for own in pair]),
+            loser=side([own.prompt for own in pair], [own.loser for own in pair]),
+            winner_reward=1.0,
+            loser_reward=0.0,
+            candidate_reward_mean=0.5,
+            item_key=f"train/{index}",
+        )
+        for index, pair in enumerate(pairs(job, agents))
     ]
 
 

@@ -46,13 +46,23 @@ class Turns:
         if not line:
             return None
         restart_peak()
+        self._peak = 0.0
         self._cpu = time.process_time()
         return line.strip() == "turn"
+
+    def phase_peak(self) -> float:
+        """Peak memory since the turn began or since the last call, in MiB."""
+        peak = peak_mib()
+        self._peak = max(self._peak, peak)
+        restart_peak()
+        return peak
 
     def done(self, seconds: float, /, **phases: float) -> None:
         """Report a turn: its seconds and those of its parts."""
         cpu = time.process_time() - self._cpu
-        self._answer({"seconds": seconds, "cpu_seconds": cpu, "phases": phases, "peak_mib": peak_mib()})
+        self._answer(
+            {"seconds": seconds, "cpu_seconds": cpu, "phases": phases, "peak_mib": max(self._peak, peak_mib())}
+        )
 
     def _answer(self, facts: dict[str, Any]) -> None:
         self._answers.write(json.dumps(facts) + "\n")

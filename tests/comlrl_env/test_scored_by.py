@@ -1,0 +1,74 @@
+import copy
+import math
+
+import pytest
+
+import comlrl_env
+from comlrl_env.errors import RewardError
+from comlrl_env.wrappers import ScoredBy
+
+
+def env():
+    return comlrl_env.make("comlrl/LengthRatio-v0")
+
+
+def answers(env, text="A cat sat."):
+    return dict.fromkeys(env.agents, text)
+
+
+def test_the_function_judges_and_the_task_stands_beside_it():
+    asked = []
+
+    def score(prompts, joint):
+        asked.append((dict(prompts), [dict(j) for j in joint]))
+        return [0.75]
+
+    plain, wrapped = env(), ScoredBy(env(), score)
+    prompts, _ = plain.reset(seed=3)
+    assert wrapped.reset(seed=3)[0] == prompts
+    _, task, *_ = plain.step(answers(plain))
+    _, rewards, terminations, _, infos = wrapped.step(answers(wrapped))
+    assert asked == [(prompts, [dict.fromkeys(prompts, "A cat sat.")])]
+    assert set(rewards.values()) == {0.75}
+    assert all(terminations.values())
+    for agent, info in infos.items():
+        assert info["task_reward"] == task[agent] == info["reward_components"]["task_reward"]
+
+
+def test_a_preference_wrapper_around_it_compares_by_the_function():
+    wrapped = ScoredBy(env(), lambda prompts, joint: [float(len(j["author_0"])) for j in joint])
+    pairs = comlrl_env.PreferenceWrapper(wrapped)
+    pairs.reset(seed=0)
+    *_, infos = pairs.step({"author_0": ["long enough", "no"], "author_1": ["x", "y"]})
+    assert infos["author_0"]["candidate_rewards"] == [11.0, 2.0]
+    assert infos["author_0"]["preferences"] == [(0, 1)]
+
+
+def test_a_score_that_is_no_number_fails_and_an_infinite_one_is_refused():
+    wrapped = ScoredBy(env(), lambda prompts, joint: [math.nan])
+    wrapped.reset(seed=0)
+    _, rewards, *_, infos = wrapped.step(answers(wrapped))
+    assert all(map(math.isnan, rewards.values()))
+    assert infos["author_0"]["reward_status"] == "error"
+    for wrong in ([math.inf], [], [1.0, 2.0]):
+        wrapped = ScoredBy(env(), lambda prompts, joint, wrong=wrong: wrong)
+        wrapped.reset(seed=0)
+        with pytest.raises(RewardError, match="expected one number, finite or NaN"):
+            wrapped.step(answers(wrapped))
+
+
+def test_copies_share_the_function_and_stand_where_the_original_stands():
+    class Judge:
+        def __call__(self, prompts, joint):
+            return [1.0]
+
+        def __deepcopy__(self, memo):
+            raise AssertionError("a model must not be copied for every candidate")
+
+    wrapped = ScoredBy(env(), Judge())
+    wrapped.reset(seed=5)
+    twin = copy.deepcopy(wrapped)
+    assert twin.agents == wrapped.agents
+    twin.step(answers(twin))
+    assert wrapped.agents
+    wrapped.step(answers(wrapped))
