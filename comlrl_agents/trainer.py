@@ -118,7 +118,6 @@ class Trainer:
     def _check_args(self) -> None:
         """Refuse settings that do not fit, before any model is loaded."""
 
-
     # ---------------------------------------------------------------- what a user calls
 
     def train(self, resume_from_checkpoint: bool | str | Path | None = None) -> dict[str, float]:
