@@ -26,6 +26,7 @@ GROUP = "comlrl_env.tasks"
 BUILT_IN = {
     "comlrl/ArxivExpansion-v0": "comlrl_env.tasks.texts.arxiv_expansion:ArxivExpansion",
     "comlrl/BFCLParallel-v0": "comlrl_env.tasks.calls.bfcl_parallel:BFCLParallel",
+    "comlrl/ClassEval-v0": "comlrl_env.tasks.code.class_eval:ClassEval",
     "comlrl/CodeCompose-v0": "comlrl_env.tasks.code.code_compose:CodeCompose",
     "comlrl/ConstraintStory-v0": "comlrl_env.tasks.stories.constraint_story:ConstraintStory",
     "comlrl/CoopHumanEval-v0": "comlrl_env.tasks.code.coop_human_eval:CoopHumanEval",
