@@ -2,8 +2,6 @@
 
 import ast
 import re
-import threading
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +13,8 @@ MAX_TEXT = 50_000
 MAX_CALLS = 200
 _LIST_MARK = re.compile(r"^[ \t]*(?:[-*•]|[0-9]{1,3}[.)])[ \t]+")
 _TRIVIA = re.compile(r"[ ,./\-_*^]")
-# The filters of warnings are shared by all threads.
-_QUIET = threading.Lock()
+_ESCAPE = re.compile(r"\\(.)")
+_KNOWN_ESCAPES = frozenset("\\'\"abfnrtvxuUN01234567")
 
 
 @dataclass(frozen=True)
@@ -83,9 +81,9 @@ def read_calls(text: str) -> list[Call]:
 
 def _calls_in(line: str) -> Iterator[Call]:
     try:
-        with _QUIET, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes and numbers in odd spellings
-            node = ast.parse(line, mode="eval").body
+        # Python reads an unknown escape as it stands, with a warning.
+        known = _ESCAPE.sub(lambda match: match[0] if match[1] in _KNOWN_ESCAPES else f"\\{match[0]}", line)
+        node = ast.parse(known, mode="eval").body
         for each in node.elts if isinstance(node, ast.List | ast.Tuple) else [node]:
             if isinstance(each, ast.Call) and all(keyword.arg for keyword in each.keywords):
                 keywords = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in each.keywords}
