@@ -22,33 +22,26 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": f"{folder / 'site'}{os.pathsep}{ROOT}"}
 
 
-def run(environment: dict[str, str], *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments], env=environment, cwd="/", check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def test_it_is_listed_and_keeps_the_rules(installed: dict[str, str]):
+def test_it_is_listed_and_keeps_what_it_promises(installed: dict[str, str]):
     code = (
-        "import comlrl_env, sys\n"
+        "import comlrl_env\n"
         "from comlrl_agents import cli_envs\n"
+        "from comlrl_env.figures import measure\n"
         "assert 'acme/Staircase-v0' in comlrl_env.list_envs()\n"
         "print(cli_envs.page('acme/Staircase'))\n"
         "comlrl_env.testing.check_env('acme/Staircase-v0')\n"
         "env = comlrl_env.make('acme/Staircase-v0', num_agents=3, level=1, split='eval')\n"
         "env.reset(seed=0)\n"
         "print(set(env.step(env.task.gold(env.item))[1].values()))\n"
+        "for level in (0, 1):\n"
+        "    task = comlrl_env.make('acme/Staircase-v0', level=level, num_items=256).task\n"
+        "    print(*measure(task).values())\n"
     )
-    shown = run(installed, "-c", code)
-    assert shown.startswith("``acme/Staircase-v0``: numbers that must rise")
-    assert shown.endswith("{1.0}\n")
-
-
-def test_its_figures_are_true(installed: dict[str, str]):
-    for level, random in ((0, 0.61), (1, 0.58)):
-        shown = run(installed, "-m", "comlrl_env.figures", "acme/Staircase-v0", f"level={level}", "num_items=256")
-        gold, solo, measured = map(float, shown.split()[1::2])
-        assert (gold, solo) == (1, 0)
-        assert measured == pytest.approx(random, abs=0.03)
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=installed, cwd="/", check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("``acme/Staircase-v0``: numbers that must rise")
+    played, *measured = done.stdout.splitlines()[-3:]
+    assert played == "{1.0}"
+    for shown, random in zip(measured, (0.61, 0.58), strict=True):
+        assert list(map(float, shown.split())) == pytest.approx([1, 0, random], abs=0.03)
