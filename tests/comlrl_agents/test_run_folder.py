@@ -7,7 +7,7 @@ import pytest
 
 from comlrl_agents.config import MADPOIterConfig
 from comlrl_agents.run_folder import RunFolder, usable_folder
-from comlrl_agents.trainer import MADPOIterTrainer
+from comlrl_agents.trainers import MADPOIterTrainer
 from comlrl_env.errors import ConfigError
 from tests.comlrl_agents.toys import ColourEnv
 
