@@ -63,7 +63,8 @@ def train(
     For example: comlrl train madpo-iter env=comlrl/LengthRatio-v0 agents=tiny output_dir=runs/a
 
     Keys: env (an id that `comlrl envs` lists), env.ARGUMENT, eval_env.ARGUMENT, agents ("tiny", a model id, a
-    folder, or several with commas), tokenizer, output_dir, and every field of the algorithm (--keys).
+    folder, or several with commas), tokenizer, output_dir, pairs (a folder of pairs to train from instead of
+    collecting), and every field of the algorithm (--keys).
     """
     from comlrl_agents import cli_train
     from comlrl_agents.run_keys import read_keys
@@ -86,7 +87,8 @@ def evaluate(keys: Assignments = None, config: ConfigFile = None) -> None:
 
     Keys: env, env.ARGUMENT, agents (also a folder with agent_0, agent_1, …), tokenizer, split (eval),
     num_eval_samples (32), seed (0), oracle (a folder with a reward model that judges in place of the task, whose own
-    reward stands beside it) and the sampling: temperature, top_p, top_k, max_new_tokens.
+    reward stands beside it) and the sampling: temperature, top_p, top_k, max_new_tokens. agents=api asks a remote
+    model: api_url, api_format, api_model, api_key_env and the others of comparator_api_….
     """
     from comlrl_agents import cli_eval
     from comlrl_agents.run_keys import read_keys
@@ -168,6 +170,39 @@ def play(
     from comlrl_agents.play import Game
 
     Game(cli_envs.open_env(env, keys or ()), person=person, others=others, seed=seed, say=typer.echo).run()
+
+
+@app.command()
+def pairs(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Round files, or a run folder.")],
+    round_: Annotated[int | None, typer.Option("--round", help="Of this round only.")] = None,
+    item: Annotated[str | None, typer.Option(help="Of the item with this key only.")] = None,
+    min_gap: Annotated[float, typer.Option(help="With at least this difference of rewards.")] = 0.0,
+    contains: Annotated[str | None, typer.Option(help="With this in a prompt or an answer.")] = None,
+    show: Annotated[int, typer.Option(min=0, help="How many pairs to show.")] = 3,
+    check_: Annotated[bool, typer.Option("--check", help="Say what is wrong with the files, and stop.")] = False,
+    to: Annotated[Path | None, typer.Option(help="Write rows here: a .jsonl file, else a datasets folder.")] = None,
+    kind: Annotated[str, typer.Option(metavar="agents|joint", help="Rows per agent, or of all roles.")] = "agents",
+) -> None:
+    """Look at stored pairs, choose among them, check them, convert them.
+
+    For example: comlrl pairs runs/a --round 2 --min-gap 0.5 --to rows.jsonl --kind joint
+    """
+    from comlrl_agents import cli_pairs
+    from comlrl_agents.given_pairs import pair_files
+
+    files = pair_files(folder)
+    if check_:
+        found = cli_pairs.findings(files)
+        typer.echo("\n".join(found) or f"{len(files)} files: no finding", err=bool(found))
+        raise typer.Exit(FINDINGS if found else 0)
+    chosen = list(cli_pairs.chosen_pairs(files, cli_pairs.Choice(round_, item, min_gap, contains)))
+    if not chosen:
+        typer.echo("no pair")
+        return
+    typer.echo("\n\n".join([cli_pairs.summary(chosen), *(cli_pairs.page(*one) for one in chosen[:show])]))
+    if to is not None:
+        typer.echo(cli_pairs.convert(chosen, kind, to))  # type: ignore[arg-type]  # export refuses other kinds
 
 
 @app.command()

@@ -22,7 +22,9 @@ def open_env(env_id: str, assignments: Sequence[str]) -> Any:
     """
     keys = read_keys([f"env={env_id}", *assignments])
     strange = [*keys.fields, *(f"eval_env.{name}" for name in keys.eval_arguments)]
-    if strange or any(key is not None for key in (keys.algorithm, keys.agents, keys.tokenizer, keys.output_dir)):
+    if strange or any(
+        key is not None for key in (keys.algorithm, keys.agents, keys.tokenizer, keys.output_dir, keys.pairs)
+    ):
         raise ConfigError(f"arguments: expected only env.ARGUMENT=VALUE, actually {', '.join(assignments)}")
     return make_env(env_id, keys.env_arguments)
 

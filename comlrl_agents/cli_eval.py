@@ -14,6 +14,13 @@ NUM_SAMPLES = 32
 SAMPLING = ("temperature", "top_p", "top_k", "max_new_tokens")
 LOADING = ("use_chat_template", "dtype", "agent_devices")
 FIELDS = (*SAMPLING, *LOADING, "seed")
+REMOTE = "api"
+API = tuple(
+    name.removeprefix("comparator_")
+    for name in config.MADPOIterConfig.__dataclass_fields__
+    if name.startswith("comparator_api_")
+)
+"""The remote model of ``agents=api``: the comparator's fields without ``comparator_``."""
 
 
 def evaluate_agents(keys: RunKeys) -> str:
@@ -21,7 +28,7 @@ def evaluate_agents(keys: RunKeys) -> str:
 
     Raises ConfigError, before torch is imported, for every key, value or environment that is wrong.
     """
-    keys.check_fields([*FIELDS, "split", "num_eval_samples", "oracle"], "comlrl eval")
+    keys.check_fields([*FIELDS, *API, "split", "num_eval_samples", "oracle"], "comlrl eval")
     if keys.agents is None:
         raise ConfigError('agents: is missing; give a folder with agent_0, agent_1, …, model ids, or "tiny"')
     if keys.eval_arguments:
@@ -30,7 +37,16 @@ def evaluate_agents(keys: RunKeys) -> str:
     oracle = fields.pop("oracle", None)
     env = _open(keys, fields.pop("split", None))
     wanted = {"eval_num_samples": fields.pop("num_eval_samples", NUM_SAMPLES), **fields}
-    args = config.from_mapping(config.MADPOConfig, {"num_agents": len(env.possible_agents), **wanted})
+    remote = REMOTE in (keys.agents if isinstance(keys.agents, list) else [keys.agents])
+    api = {f"comparator_{name}": wanted.pop(name) for name in API if name in wanted}
+    if api and not remote:
+        raise ConfigError(f"{next(iter(api)).removeprefix('comparator_')}: belongs to agents=api; leave it out")
+    if keys.pairs is not None or (remote and keys.tokenizer is not None):
+        raise ConfigError("pairs, tokenizer: have no meaning here; leave them out")
+    args = config.from_mapping(
+        config.MADPOIterConfig,
+        {"num_agents": len(env.possible_agents), **wanted, **({"comparator_policy": "api"} if remote else {}), **api},
+    )
     return _run(env if oracle is None else _judged(env, oracle), args, keys)
 
 
@@ -52,17 +68,16 @@ def _open(keys: RunKeys, split: Any) -> Any:
     return make_env(env_id, arguments)
 
 
-def _run(env: Any, args: config.MADPOConfig, keys: RunKeys) -> str:
+def _run(env: Any, args: config.MADPOIterConfig, keys: RunKeys) -> str:
     import numpy as np
 
     from comlrl_agents.columns import columns
     from comlrl_agents.context import refuse_long_prompts
     from comlrl_agents.evaluate import evaluate
-    from comlrl_agents.team import load_team
     from comlrl_agents.terminal import quiet_loading
 
     quiet_loading()
-    team = load_team(keys.agents, keys.tokenizer, args)
+    team = _team(keys, args)
     seeds = np.random.SeedSequence(args.seed).spawn(len(team))
     players = dict(zip(env.possible_agents, team, strict=True))
     refuse_long_prompts(players, env, args.eval_num_samples)
@@ -82,6 +97,18 @@ def _run(env: Any, args: config.MADPOConfig, keys: RunKeys) -> str:
             "statuses: " + ", ".join(f"{name} {count}" for name, count in statuses.items()),
         ]
     )
+
+
+def _team(keys: RunKeys, args: config.MADPOIterConfig) -> Sequence[Any]:
+    from comlrl_agents.placement import per_agent
+    from comlrl_agents.remote import remote_team
+    from comlrl_agents.team import load_frozen, load_team
+
+    if args.comparator_policy != "api":
+        return load_team(keys.agents, keys.tokenizer, args)
+    remote = remote_team(args.endpoint, args.num_agents, args.sampling)
+    sources = per_agent(keys.agents, args.num_agents, "agents")
+    return load_frozen([remote[k] if s == REMOTE else s for k, s in enumerate(sources)], None, args)
 
 
 def interval(returns: Sequence[float]) -> str:

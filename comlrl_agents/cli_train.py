@@ -11,7 +11,7 @@ from typing import Any
 
 from comlrl_agents import config
 from comlrl_agents.cli_envs import make_env
-from comlrl_agents.run_keys import RUN_KEYS, RunKeys
+from comlrl_agents.run_keys import RUN_KEYS, RunKeys, shown
 from comlrl_env.errors import ConfigError
 
 
@@ -90,6 +90,9 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
     env, eval_env = make_env(env_id, keys.env_arguments), make_eval_env(keys)
     args = config.from_mapping(config_class, {"num_agents": len(env.possible_agents), **keys.fields, **chosen.fixed})
     keys = replace(keys, agents="tiny" if keys.agents is None else keys.agents)
+    if keys.pairs is not None and not issubclass(config_class, config.PreferenceConfig):
+        raise ConfigError(f"pairs: {algorithm} learns from rewards, not from pairs; leave it out")
+    given = {} if keys.pairs is None else {"pairs": keys.pairs}
     folder = Path(keys.output_dir or default_folder(algorithm, env_id))
     trainer = chosen.trainer_class()(
         env=env,
@@ -98,6 +101,7 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
         tokenizer=keys.tokenizer,
         args=args,
         output_dir=folder,
+        **given,
     )
     trainer.description = keys.describe(algorithm)
     remember_command(folder, resume=resume)
@@ -128,7 +132,7 @@ def remember_command(folder: Path, *, resume: bool) -> None:
     if (folder / "config.yaml").exists() and not resume:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    command = shlex.join([Path(sys.argv[0]).name, *map(shown, sys.argv[1:])])
     with (folder / "command.txt").open("a" if resume else "w", encoding="utf-8") as file:
         file.write(command + "\n")
 

@@ -81,6 +81,11 @@ class LLMPolicy:
         own = self.tokenizer.eos_token_id
         return [*ids, min(self.eos_ids) if own is None else int(own)]
 
+    def decode(self, ids: Sequence[int], finished: bool | None) -> str:
+        """The text of an answer's tokens, without the EOS that closes a finished one."""
+        shown = list(ids[:-1] if finished else ids)
+        return str(self.tokenizer.decode(shown, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids that the model is fed for this prompt."""
         return tokens.encode_prompt(self.tokenizer, prompt, self.chat)
@@ -108,7 +113,7 @@ class LLMPolicy:
         with self.computing():
             sampled = generation.generate(self.model, prompt_ids, n, sampling, self.eos_ids, generator)
         return [
-            [Generation(self._text(ids, ended), tuple(ids), ended, tuple(prompt)) for ids, ended in group]
+            [Generation(self.decode(ids, ended), tuple(ids), ended, tuple(prompt)) for ids, ended in group]
             for prompt, group in zip(prompt_ids, sampled, strict=True)
         ]
 
@@ -158,10 +163,6 @@ class LLMPolicy:
             f"{self.name or type(self.model).__name__} has room for {self.positions}; {way_out}, or take a model with "
             "a longer context"
         )
-
-    def _text(self, ids: list[int], ended: bool) -> str:
-        shown = ids[:-1] if ended else ids
-        return str(self.tokenizer.decode(shown, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
 class ScriptedPolicy:

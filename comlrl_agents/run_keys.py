@@ -18,9 +18,12 @@ import yaml
 from comlrl_agents.config import unknown_name
 from comlrl_env.errors import ConfigError
 
-RUN_KEYS = ("env", "agents", "tokenizer", "output_dir")
+RUN_KEYS = ("env", "agents", "tokenizer", "output_dir", "pairs")
 LISTS = ("agents", "tokenizer", "agent_devices", "report_to")
 """Keys whose value may be written ``a,b`` instead of ``[a, b]``."""
+
+SECRET = re.compile(r"api_(key|headers)\b(?!_)")
+"""Keys whose values are shown nowhere."""
 
 # YAML 1.1 reads 1e-6 as text: it wants 1.0e-6.
 EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
@@ -37,6 +40,7 @@ class RunKeys:
     agents: Any = None
     tokenizer: Any = None
     output_dir: str | None = None
+    pairs: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def check_fields(self, known: Sequence[str], command: str) -> None:
@@ -54,6 +58,7 @@ class RunKeys:
             "eval_env": dict(self.eval_arguments),
             "agents": self.agents,
             "tokenizer": self.tokenizer,
+            "pairs": self.pairs,
         }
         return {name: value for name, value in told.items() if value not in (None, {})}
 
@@ -75,7 +80,7 @@ def read_keys(assignments: Sequence[str], config: Path | None = None) -> RunKeys
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals or not key:
-            raise ConfigError(f"arguments: expected key=value, actually {assignment!r}; e.g. num_iterations=6")
+            raise ConfigError(f"arguments: expected key=value, actually {shown(assignment)!r}; e.g. num_iterations=6")
         if key in given:
             raise ConfigError(f"{key}: is given twice on the command line; keep one of them")
         given.add(key)
@@ -84,7 +89,7 @@ def read_keys(assignments: Sequence[str], config: Path | None = None) -> RunKeys
         text = values.get(key)
         if isinstance(text, str) and ("," in text or (key == "report_to" and text.lower() not in ("none", "null"))):
             values[key] = [part.strip() for part in text.split(",") if part.strip()]
-    for key in ("env", "output_dir"):
+    for key in ("env", "output_dir", "pairs"):
         if values.get(key) is not None:
             values[key] = str(values[key])  # a folder called 2024 is no number
     return RunKeys(
@@ -93,6 +98,14 @@ def read_keys(assignments: Sequence[str], config: Path | None = None) -> RunKeys
         eval_arguments=_take(values, "eval_env."),
         fields=values,
     )
+
+
+def shown(text: str, key: str = "") -> str:
+    """An argument as it may be written down: without the value of a key that holds a secret."""
+    found = SECRET.search(key or text)
+    if found is None:
+        return text
+    return "***" if key else text[: found.end()] + "=***"
 
 
 def _take(values: dict[str, Any], prefix: str) -> dict[str, Any]:
@@ -105,7 +118,8 @@ def _value(key: str, text: str) -> Any:
     try:
         return _numbers(yaml.safe_load(text))
     except yaml.YAMLError as error:
-        raise ConfigError(f"{key}: expected a YAML value, actually {text!r}; put text in quotes") from error
+        said = ConfigError(f"{key}: expected a YAML value, actually {shown(text, key)!r}; put text in quotes")
+        raise said from (None if SECRET.search(key) else error)
 
 
 def _numbers(value: Any) -> Any:
@@ -128,6 +142,10 @@ def _read_file(path: Path) -> dict[str, Any]:
         values = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
     except (yaml.YAMLError, tomllib.TOMLDecodeError) as error:
         kind = "TOML" if path.suffix == ".toml" else "YAML"
+        if SECRET.search(text):  # the parser's message quotes the file
+            raise ConfigError(
+                f"--config: {path} is no valid {kind} (its lines are not shown: one holds a key)"
+            ) from None
         raise ConfigError(f"--config: {path} is no valid {kind}: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"--config: {path} must hold keys and values, actually {type(values).__name__}")

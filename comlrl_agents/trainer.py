@@ -15,6 +15,7 @@ from comlrl_agents.config import PreferenceConfig, TeamConfig, to_mapping
 from comlrl_agents.context import refuse_long_prompts
 from comlrl_agents.drift import mean_logprob
 from comlrl_agents.evaluate import evaluate
+from comlrl_agents.given_pairs import GivenPairs
 from comlrl_agents.items import ItemSchedule
 from comlrl_agents.policy_history import PolicyHistory
 from comlrl_agents.progress import Progress, RunState
@@ -87,6 +88,7 @@ class Trainer:
             raise ConfigError(
                 f"args: {type(self).__name__} takes a {self.config_class.__name__}, actually {type(self.args).__name__}"
             )
+        self.given: GivenPairs | None = None
         self._check_args()
         self.env, self.eval_env, self.reward_rule = env, env if eval_env is None else eval_env, reward_rule
         _check_env("env", self.env, self.args)

@@ -1,6 +1,7 @@
 """The trainers: what each makes of the loop (:mod:`comlrl_agents.trainer`)."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from comlrl_agents.collect import Collection, collect
@@ -14,10 +15,13 @@ from comlrl_agents.config import (
     RLConfig,
     TeamConfig,
 )
+from comlrl_agents.given_pairs import GivenPairs
+from comlrl_agents.items import Reset
 from comlrl_agents.policy_epochs import PolicyEpochs, TaskPolicyEpochs
 from comlrl_agents.policy_learners import make_policy_learner
 from comlrl_agents.preference_epochs import PreferenceEpochs
 from comlrl_agents.progress import RunState
+from comlrl_agents.replay import PairSample
 from comlrl_agents.reward_then_policy import RewardThenPolicy
 from comlrl_agents.sides import CandidateSource, Side
 from comlrl_agents.team import load_frozen
@@ -26,6 +30,7 @@ from comlrl_agents.types import Policy
 from comlrl_env.candidates import ScoreFunction
 from comlrl_env.errors import ConfigError
 from comlrl_env.preferences import PreferenceWrapper
+from comlrl_env.types import PreferencePair
 
 
 class PreferenceTrainer(Trainer):
@@ -33,15 +38,19 @@ class PreferenceTrainer(Trainer):
 
     Args:
         comparator_agents: for ``comparator_policy="model"``: model objects or policies of any kind, one per agent,
-            in place of the names that the configuration would give. The others as for the base.
+            in place of the names that the configuration would give.
+        pairs: a folder of pairs to train from in place of collecting any; in rounds, its files are the rounds. The
+            others as for the base.
 
     """
 
     config_class: type[TeamConfig] = PreferenceConfig
     args: PreferenceConfig
 
-    def __init__(self, *arguments: Any, comparator_agents: Any = None, **named: Any) -> None:
-        self._comparator_agents = comparator_agents
+    def __init__(
+        self, *arguments: Any, comparator_agents: Any = None, pairs: str | Path | None = None, **named: Any
+    ) -> None:
+        self._comparator_agents, self._pairs = comparator_agents, pairs
         super().__init__(*arguments, **named)
         self.wrapper = PreferenceWrapper(
             self.env,
@@ -53,6 +62,8 @@ class PreferenceTrainer(Trainer):
 
     def _check_args(self) -> None:
         _check_comparator(self.args, self._comparator_agents)
+        if self._pairs is not None:
+            self.given = GivenPairs(self._pairs, self.args.num_actors, self.args.rounds)
 
     def _make_comparator(self, given: Any) -> Comparator | None:
         rule = self.args.comparator
@@ -71,31 +82,43 @@ class PreferenceTrainer(Trainer):
         return None
 
     def _collect_round(self) -> None:
-        iteration = self.progress.round
         resets = self.items.draw(self.streams["items"])
+        if self.given is not None:
+            pairs, retokenised = self.given.of_round(self.progress.round, self.policies)
+            sample = self._draw(pairs, resets)
+            self.log({"pairs/kept": len(pairs), "pairs/retokenised": retokenised, **sample.round_shares()})
+            return
+        collection = self._compare(resets)
+        self.progress.env_steps += collection.scored
+        sample = self._draw(collection.pairs, resets)
+        self.log({**collection.metrics(), **self.drift(collection.samples), **sample.round_shares()})
+        self.tracker.log_samples(
+            self.progress.updates,
+            [{"round": self.progress.round, "phase": "collect", **row} for row in collection.examples[:4]],
+        )
+
+    def _compare(self, resets: Sequence[Reset]) -> Collection:
         rngs = [self.streams[f"policy/{agent}"] for agent in self.agents]
-        team = Side(self.policies, rngs, self.args.preference_num_candidates)
-        self.tracker.progress(iteration, self.args.rounds, "collect", 0, len(resets))
+        mp = self.args.parallel_training == "mp"
+        team = Side(self.policies, rngs, self.args.preference_num_candidates, concurrent=mp)
+        self.tracker.progress(self.progress.round, self.args.rounds, "collect", 0, len(resets))
 
         def against(other: CandidateSource | None) -> Collection:
             return collect(self.wrapper, resets, team, other, self.streams["selection"], self._score())
 
         with self.timed("collect"):
             if self.comparator is None:
-                collection = against(None)
-            else:
-                collection = self.comparator.during(iteration, self.agents, self.streams, against)
-        self.replay.add(iteration, collection.pairs)
-        sample = self.replay.draw(iteration, self.streams["replay"])
+                return against(None)
+            return self.comparator.during(self.progress.round, self.agents, self.streams, against)
+
+    def _draw(self, pairs: list[PreferencePair], resets: list[Reset]) -> PairSample:
+        """Store the round's pairs and choose those to train on."""
+        self.replay.add(self.progress.round, pairs)
+        sample = self.replay.draw(self.progress.round, self.streams["replay"])
         self.progress.sample = sample.places
-        self.progress.env_steps += collection.scored
-        self.progress.reference_env_steps += len(collection.pairs) * self.args.environment_steps_per_pair
+        self.progress.reference_env_steps += len(pairs) * self.args.environment_steps_per_pair
         self.progress.begin_learning(resets)
-        self.log({**collection.metrics(), **self.drift(collection.samples), **sample.round_shares()})
-        self.tracker.log_samples(
-            self.progress.updates,
-            [{"round": iteration, "phase": "collect", **row} for row in collection.examples[:4]],
-        )
+        return sample
 
     def _learn_round(self, state: RunState) -> None:
         if not self.progress.sample:

@@ -1,0 +1,89 @@
+"""Pairs that are given instead of collected: the round files of another run, or of another program."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import structs
+
+from comlrl_agents.policy import LLMPolicy
+from comlrl_env.errors import ConfigError
+from comlrl_env.records import RoundFile
+from comlrl_env.types import Completion, JointTurn, PreferencePair
+
+
+def pair_files(place: str | Path) -> list[Path]:
+    """The round files at ``place``, in the order of their rounds: a file, a folder of them, or a run folder.
+
+    Raises:
+        ConfigError: there are none.
+
+    """
+    path = Path(place).expanduser().resolve()
+    if path.is_file():
+        return [path]
+    found = sorted(path.glob("iteration_*.json")) or sorted((path / "pairs").glob("iteration_*.json"))
+    if not found:
+        raise ConfigError(
+            f"pairs: {path} holds no iteration_0001.json; give a file or folder of pairs, or a run folder"
+        )
+    return found
+
+
+class GivenPairs:
+    """The pairs of a folder as the rounds of a run: all of them in one round, or a file per round.
+
+    Token ids are kept where the team's tokenizers read them as the stored text; elsewhere the text is tokenised.
+
+    Raises:
+        ConfigError: there are none, fewer files than rounds, or pairs of another number of agents.
+
+    """
+
+    def __init__(self, place: str | Path, num_agents: int, rounds: int) -> None:
+        self._files = [RoundFile(path) for path in pair_files(place)]
+        self._rounds = rounds
+        if rounds > len(self._files):
+            raise ConfigError(
+                f"pairs: {place} holds {len(self._files)} rounds, and num_iterations asks for {rounds}; lower it"
+            )
+        for file in self._files:
+            found = len(file[0].winner[0].prompts) if len(file) else num_agents
+            if found != num_agents:
+                raise ConfigError(
+                    f"pairs: {file.path} holds pairs of {found} agents, and the team has {num_agents}; give the pairs "
+                    "of a team of that size"
+                )
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of pairs in each file."""
+        return [len(file) for file in self._files]
+
+    def of_round(self, iteration: int, team: Sequence[LLMPolicy]) -> tuple[list[PreferencePair], int]:
+        """The pairs of a round (1-based), and how many of them were tokenised anew."""
+        files = self._files if self._rounds == 1 else [self._files[iteration - 1]]
+        stored = [pair for file in files for pair in file]
+        fitting = [pair if _tokens_fit(pair, team) else _without_tokens(pair) for pair in stored]
+        return fitting, sum(one is not other for one, other in zip(stored, fitting, strict=True))
+
+
+def _tokens_fit(pair: PreferencePair, team: Sequence[LLMPolicy]) -> bool:
+    """Whether every agent's tokenizer reads the stored ids as the stored text; pairs without ids fit as they are."""
+    for turn in (*pair.winner, *pair.loser):
+        for answer, policy in zip(turn.completions, team, strict=True):
+            ids = answer.token_ids
+            if ids is None:
+                continue
+            if max(ids, default=0) >= len(policy.tokenizer) or policy.decode(ids, answer.finished) != answer.text:
+                return False
+    return True
+
+
+def _without_tokens(pair: PreferencePair) -> PreferencePair:
+    def bare(turns: tuple[JointTurn, ...]) -> tuple[JointTurn, ...]:
+        return tuple(
+            JointTurn(turn.prompts, tuple(Completion(c.text, None, c.finished) for c in turn.completions))
+            for turn in turns
+        )
+
+    return structs.replace(pair, winner=bare(pair.winner), loser=bare(pair.loser))
