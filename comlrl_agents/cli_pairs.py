@@ -123,12 +123,12 @@ def convert(pairs: Sequence[tuple[int, PreferencePair]], kind: Kind, target: Pat
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     else:
         try:
-            import datasets
+            from datasets.arrow_dataset import Dataset
         except ImportError as error:
             raise ConfigError(
                 f"--to: {target} is no .jsonl file, and a datasets folder needs `pip install 'comlrl-kit[datasets]'`"
             ) from error
-        datasets.Dataset.from_list(rows).save_to_disk(str(target))
+        Dataset.from_list(rows).save_to_disk(str(target))
     return f"{len(rows)} rows of prompt, chosen and rejected in {target}"
 
 

@@ -37,6 +37,7 @@ class ComparatorRule:
     devices: str | Sequence[str] | None = None
     centralized: bool = False
     centralized_agent_index: int = 0
+    concurrent: bool = False
 
 
 class Comparator:
@@ -79,6 +80,7 @@ class Comparator:
             [streams[f"comparator/{agent}"] for agent in agents],
             rule.num_candidates,
             [same_tokenizer(policy, own) for policy, own in zip(everyone, self._team, strict=True)],
+            rule.concurrent,
         )
 
 

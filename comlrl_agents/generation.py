@@ -3,6 +3,7 @@ rows.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from threading import Lock
 from typing import Any, cast
 
 import torch
@@ -14,6 +15,8 @@ from comlrl_agents.types import Sampling
 from comlrl_env.errors import TrainingError
 
 Sampled = tuple[list[int], bool]
+
+_borrowing = Lock()
 
 CACHE_BYTES = 2 << 30
 """How much memory the keys and values of one batch may take; more rows are decoded in several batches."""
@@ -146,7 +149,8 @@ def _generate_by_model(
     samples: list[Sampled] = []
     settings, whole.generation_config = whole.generation_config, make_settings()
     try:
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        # The torch-wide random state is borrowed: agents that generate at the same time take turns here.
+        with _borrowing, torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed(int(torch.randint(2**62, (1,), generator=generator, device=device)))
             for prompt in prompt_ids:
                 ids = torch.tensor([prompt], device=device)

@@ -15,7 +15,10 @@ ScheduleType = Literal["constant", "linear", "cosine"]
 
 @dataclass(frozen=True, slots=True)
 class Optimisation:
-    """How weights are updated; ``max_grad_norm`` None switches clipping off."""
+    """How weights are updated; ``max_grad_norm`` None switches clipping off.
+
+    ``concurrent``: agents with different models compute at the same time, see :mod:`comlrl_agents.concurrency`.
+    """
 
     learning_rate: float = 5e-6
     max_grad_norm: float | None = 1.0
@@ -23,6 +26,7 @@ class Optimisation:
     warmup_steps: int = 0
     micro_batch_tokens: int | None = None
     score_final_token: bool = True
+    concurrent: bool = False
 
 
 def schedule_factor(kind: ScheduleType, update: int, warmup_steps: int, progress: float) -> float:

@@ -48,6 +48,7 @@ FREE_FIELDS = frozenset(
         "critic_devices",
         "reference_devices",
         "agent_devices",
+        "parallel_training",
         "comparator_devices",
         "comparator_api_url",
         "comparator_api_key_env",

@@ -97,6 +97,7 @@ class ComparatorFields(ApiFields):
             num_candidates=self.comparator_num_candidates or self.preference_num_candidates,
             models=self.comparator_agents or self.comparator_model_name,
             endpoint=self.endpoint if self.comparator_policy == "api" else None,
+            concurrent=self.parallel_training == "mp",
             history_k=self.comparator_history_k,
             devices=self.comparator_devices,
             # One actor writes all roles on both sides: its prompt is the joint one already.

@@ -118,4 +118,5 @@ class TeamConfig(CheckedFields):
             warmup_steps=self.warmup_steps,
             micro_batch_tokens=self.micro_batch_tokens,
             score_final_token=self.score_final_token,
+            concurrent=self.parallel_training == "mp",
         )

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from comlrl_agents.concurrency import for_each_agent
 from comlrl_agents.logprobs import backward_weighted
 from comlrl_agents.losses import PairLogps, PreferenceLoss, preference_loss, preference_metrics
 from comlrl_agents.optimisation import Optimisation, TeamOptimizer, distinct_modules
@@ -53,8 +54,13 @@ class MADPO:
         self.optimizer.clear_gradients()
         batch = [agent_sequences(pairs, agent, policy) for agent, policy in enumerate(self.policies)]
         micro_batched = self.optimisation.micro_batch_tokens is not None
-        with torch.set_grad_enabled(not micro_batched):
-            rows = [self._score(policy, own) for policy, own in zip(self.policies, batch, strict=True)]
+        models = [policy.model for policy in self.policies]
+
+        def score(agent: int) -> Tensor:
+            with torch.set_grad_enabled(not micro_batched):  # this is a matter of each thread
+                return self._score(self.policies[agent], batch[agent])
+
+        rows = for_each_agent(score, models, concurrent=self.optimisation.concurrent)
         reference = self._reference_logps(batch)
 
         table = [row.detach().float().cpu().requires_grad_() for row in rows]
@@ -63,19 +69,23 @@ class MADPO:
         loss, margins = preference_loss(logps, self.loss, reference)
         # ∂loss/∂log π of every sequence: −η σ(−ηΔ)/P for a winner, + for a loser, and whatever a variant adds.
         weights = torch.autograd.grad(loss, table)
-        for policy, own, row, weight in zip(self.policies, batch, rows, weights, strict=True):
-            if micro_batched:
-                with policy.computing():
-                    backward_weighted(
-                        policy.model,
-                        own.prompt_ids,
-                        own.completion_ids,
-                        weight,
-                        micro_batch_tokens=self.optimisation.micro_batch_tokens,
-                        score_final_token=self.optimisation.score_final_token,
-                    )
-            else:
-                row.backward(weight.to(row.device))  # type: ignore[no-untyped-call]  # torch's own annotation
+
+        def backward(agent: int) -> None:
+            if not micro_batched:
+                row = rows[agent]
+                row.backward(weights[agent].to(row.device))  # type: ignore[no-untyped-call]  # torch's own annotation
+                return
+            with self.policies[agent].computing():
+                backward_weighted(
+                    models[agent],
+                    batch[agent].prompt_ids,
+                    batch[agent].completion_ids,
+                    weights[agent],
+                    micro_batch_tokens=self.optimisation.micro_batch_tokens,
+                    score_final_token=self.optimisation.score_final_token,
+                )
+
+        for_each_agent(backward, models, concurrent=self.optimisation.concurrent)
         stats = {"loss": loss.item(), **preference_metrics(logps, margins, self.loss.beta)}
         reward_mean = sum(pair.candidate_reward_mean for pair in pairs) / len(pairs)
         stats |= {"turn_1/reward_mean": reward_mean, "turn_1/expected_return": reward_mean}
