@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import comlrl_env
+from benchmarks.learning.good_comparator import good_server
 from comlrl_agents.journal import read_numbers
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -42,6 +43,14 @@ EXPERIMENTS = {
         f"madpo-iter env=comlrl/LengthRatio-v0 {ROUNDS} num_iterations=12 pair_selection=reward_gap max_new_tokens=64"
     ),
     "partition-madpo-iter": f"madpo-iter env=comlrl/Partition-v0 {ROUNDS} num_iterations=32 max_new_tokens=32",
+    # The same against other comparators; GOOD_SERVER answers as the task's gold does.
+    "partition-history": (
+        f"madpo-iter env=comlrl/Partition-v0 {ROUNDS} num_iterations=32 max_new_tokens=32 comparator_policy=history"
+    ),
+    "partition-good-api": (
+        f"madpo-iter env=comlrl/Partition-v0 {ROUNDS} num_iterations=32 max_new_tokens=32 comparator_policy=api "
+        "comparator_api_url=GOOD_SERVER"
+    ),
     "length-madpo": (
         f"madpo env=comlrl/LengthRatio-v0 {SHARED} items_per_round=32 preference_num_candidates=48 num_train_epochs=2 "
         "max_new_tokens=64"
@@ -75,14 +84,16 @@ EXPERIMENTS = {
 def run(name: str, seed: int, folder: Path) -> list[dict[str, float]]:
     """The logged lines of one experiment with one seed."""
     output = folder / f"{name}-{seed}"
-    command = [sys.executable, "-m", "comlrl_agents", "train", *EXPERIMENTS[name].split()]
-    done = subprocess.run(
-        [*command, f"seed={seed}", f"output_dir={output}"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env_id = EXPERIMENTS[name].split("env=")[1].split()[0]
+    with good_server(env_id) as url:
+        arguments = EXPERIMENTS[name].replace("GOOD_SERVER", url).split()
+        done = subprocess.run(
+            [sys.executable, "-m", "comlrl_agents", "train", *arguments, f"seed={seed}", f"output_dir={output}"],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if done.returncode:
         raise SystemExit(f"{name}, seed {seed}: {done.stderr or done.stdout}")
     return list(read_numbers(output / "metrics.jsonl"))
