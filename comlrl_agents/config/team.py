@@ -75,10 +75,13 @@ class TeamConfig(CheckedFields):
         """Refuse fields that do not go together."""
         if self.num_turns > 1:
             raise ConfigError(f"num_turns: training covers one turn so far, actually {self.num_turns}")
-        if self.parallel_training == "mp":
-            raise ConfigError("parallel_training: 'mp' is not built yet; use 'none' (agent_devices works with it)")
         find_sinks(self.report_to)
         devices = self.agent_devices
+        if self.parallel_training == "mp" and devices is None:
+            raise ConfigError(
+                "parallel_training: 'mp' lets agents work at the same time, each on its device, and needs agent_devices; "
+                "e.g. ['cuda:0', 'cuda:1'], actually None"
+            )
         if isinstance(devices, list) and len(devices) not in (1, self.num_actors):
             raise ConfigError(
                 f"agent_devices: must name one device or one per agent ({self.num_actors}), actually {devices!r}"

@@ -105,6 +105,7 @@ ILLEGAL = [
     (MADPOIterConfig, API | {"comparator_devices": "cpu"}, "has no meaning with 'api'"),
     (MADPOIterConfig, API | {"comparator_api_key": 123}, "must be str or NoneType, actually a value that is not shown"),
     (MADPOIterConfig, {"comparator_api_key": "sk-1"}, "leave it out, actually a value that is not shown"),
+    (MADPOConfig, {"parallel_training": "mp"}, "parallel_training: 'mp' lets agents work at the same time"),
     (MADPOIterConfig, {"comparator_centralized_agent_index": 1}, "belongs to comparator_generation_mode='centralized'"),
     (
         MADPOIterConfig,
