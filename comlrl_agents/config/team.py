@@ -79,8 +79,8 @@ class TeamConfig(CheckedFields):
         devices = self.agent_devices
         if self.parallel_training == "mp" and devices is None:
             raise ConfigError(
-                "parallel_training: 'mp' lets agents work at the same time, each on its device, and needs agent_devices; "
-                "e.g. ['cuda:0', 'cuda:1'], actually None"
+                "parallel_training: 'mp' lets agents work at the same time, each on its device, and needs "
+                "agent_devices; e.g. ['cuda:0', 'cuda:1'], actually None"
             )
         if isinstance(devices, list) and len(devices) not in (1, self.num_actors):
             raise ConfigError(
