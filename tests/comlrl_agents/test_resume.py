@@ -1,0 +1,81 @@
+"""Stopped inside a checkpoint and gone on with, in more ways of training than the one that is really killed.
+
+``test_trainer`` kills a process; here an exception that nobody catches takes its place, at a tenth of the time.
+"""
+
+import os
+
+import pytest
+
+import comlrl_env
+from comlrl_agents import trainer
+from tests.comlrl_agents.test_trainer import final_files, iterative
+from tests.comlrl_agents.toys import ColourEnv
+
+
+class Killed(BaseException):
+    """What SIGKILL is to a process."""
+
+
+def rows():
+    """A dataset of five items, so that passes of two and two do not come out even."""
+    return comlrl_env.from_functions(
+        [{"colour": colour} for colour in ("red", "green", "blue", "gold", "pick")],
+        reward_func=lambda ones, twos, batch_items: [
+            float(one == item["colour"]) + float(two != one)
+            for one, two, item in zip(ones, twos, batch_items, strict=True)
+        ],
+        formatters=lambda row: f"pick {row['colour']}",
+        num_agents=2,
+    )
+
+
+WAYS = {
+    "nearest rounds, random pairs": (
+        ColourEnv,
+        {"preference_replay_mode": "nearest_k", "preference_replay_k": 2, "pair_selection": "random"},
+    ),
+    "a dataset in parts": (rows, {"items_per_round": 2, "num_iterations": 3}),
+    "few checkpoints, anchored": (
+        ColourEnv,
+        {
+            "checkpoint_interval": 3,
+            "reference_anchored": True,
+            "train_batch_size": 2,
+            "preference_num_candidates": 12,
+            "num_train_epochs": 4,
+            "num_iterations": 1,
+        },
+    ),
+}
+
+
+def run(way, folder, monkeypatch, stop_after=0):
+    """Train, stopped at the ``stop_after``-th flush to the disk; whether the run came to its end."""
+    env, fields = WAYS[way]
+    flush, flushed = os.fsync, 0
+
+    def fsync(handle):
+        nonlocal flushed
+        flushed += 1
+        if flushed == stop_after:
+            raise Killed
+        flush(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        patch.setattr(trainer, "write_report", lambda folder: None)
+        try:
+            small = {"preference_num_candidates": 4, "eval_num_samples": 1, "drift_samples": 0, "eval_interval": 100}
+            iterative(folder, env(), **small | fields).train(resume_from_checkpoint=True)
+        except Killed:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_stopped_run_ends_as_if_it_had_not_been_stopped(way, tmp_path, monkeypatch):
+    assert run(way, tmp_path / "straight", monkeypatch)
+    assert not run(way, tmp_path / "stopped", monkeypatch, stop_after=50)  # in a later checkpoint than the first two
+    assert run(way, tmp_path / "stopped", monkeypatch)
+    assert final_files(tmp_path / "stopped") == final_files(tmp_path / "straight")
