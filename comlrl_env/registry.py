@@ -49,6 +49,7 @@ BUILT_IN = {
     "comlrl/StrBuild-v0": "comlrl_env.tasks.building.str_build:StrBuild",
     "comlrl/TLDR-v0": "comlrl_env.tasks.texts.tldr:TLDR",
     "comlrl/TLDRRatio-v0": "comlrl_env.tasks.texts.tldr_ratio:TLDRRatio",
+    "comlrl/TravelPlanner-v0": "comlrl_env.tasks.travel.travel_planner:TravelPlanner",
 }
 
 # What make() gives to TextEnv; everything else belongs to the task.

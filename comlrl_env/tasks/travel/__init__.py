@@ -1,0 +1,1 @@
+"""Trips that two planners put together."""
