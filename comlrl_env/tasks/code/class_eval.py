@@ -76,7 +76,7 @@ Figures (``python -m comlrl_env.figures comlrl/ClassEval-v0 reward=…``, which 
 
     reward      gold   solo   random  coder_0 writes everything; both write everything
     strict      1.00   0.30   0.15    0.15; 0.70
-    reference   6.00   3.00   2.60    5.00; 5.00
+    reference   6.00   3.00   2.33    5.00; 5.00
 
 Solo: coder_0 writes its half, coder_1 nothing. Random: every method returns a constant or the numbers.
 
@@ -147,7 +147,7 @@ class ClassEval(ReferenceTask):
     cue = "Your methods:"
     reward_figures: ClassVar = {
         "strict": {"gold": 1.0, "solo": 0.3, "random": 0.15},
-        "reference": {"gold": 6.0, "solo": 3.0, "random": 2.6},
+        "reference": {"gold": 6.0, "solo": 3.0, "random": 2.33},
     }
 
     def build(self, rng: np.random.Generator, split: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 _TOWNS = """
-Albury Bexhill Corby Dover Epsom Falmouth Goole Hythe Ilkley Jarrow Kendal Lydd Malton Neston Oakham Penrith Ripon Selby
+Albury Bexhill Corby Dover Epsom Falmouth Grantham Hythe Ilford Jarrow Kendal Lydd Malton Neston Oakham Penrith Ripon Selby
 Thirsk Ulverston Ventnor Whitby Yarm Amble
 """
 TOWNS = tuple(_TOWNS.split())
