@@ -40,6 +40,8 @@ project, Apache-2.0. Train and eval, and neighbouring seeds, share no problem. `
 name of the tested function changes. What its code defines beside the entry function goes into the canonical solution.
 Rows that cannot be converted are named in a warning and left out.
 
+About 5 000 items a second: each runs its own solution on six lists.
+
 Versions: v0 first version.
 """
 

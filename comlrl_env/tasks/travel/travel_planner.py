@@ -17,13 +17,13 @@ Example (level 0; the first training item of seed 0)::
                         Thirsk to Ventnor 49.
                         Hotels in Thirsk, price a night (with): Anchor Thirsk 70 (pets, parking, a pool); Beacon
                         Thirsk 105 (a pool); Castle Thirsk 47 (parking); Dolphin Thirsk 107 (pets).
-    experience_1 is toldthe same for its own part
+    experience_1 is told the same for its own part
     logistics_0 answers {"days": [
                         {"day": 1, "transport": "bus-0-1", "hotel": "Anchor Thirsk"},
                         {"day": 2, "hotel": "Anchor Thirsk"},
                         {"day": 3, "transport": "bus-0-2"}
                         ]}
-    experience_1 answers{"days": [
+    experience_1 answers {"days": [
                         {"day": 1, "lunch": "Italian House 4 Thirsk", "dinner": "Indian House 3 Thirsk", "sight":
                         "Thirsk botanic garden"},
                         {"day": 2, "lunch": "Chinese House 1 Thirsk", "dinner": "French House 7 Thirsk", "sight":

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 _TOWNS = """
-Albury Bexhill Corby Dover Epsom Falmouth Grantham Hythe Ilford Jarrow Kendal Lydd Malton Neston Oakham Penrith Ripon Selby
-Thirsk Ulverston Ventnor Whitby Yarm Amble
+Albury Bexhill Corby Dover Epsom Falmouth Grantham Hythe Ilford Jarrow Kendal Lydd Malton Neston Oakham Penrith Ripon
+Selby Thirsk Ulverston Ventnor Whitby Yarm Amble
 """
 TOWNS = tuple(_TOWNS.split())
 _HOTELS = ("Anchor", "Beacon", "Castle", "Dolphin")
