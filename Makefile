@@ -6,6 +6,7 @@ TORCH ?= torch==2.13.0
 RUN ?= runs/first-$(shell date +%Y%m%d-%H%M%S)
 REAL ?= runs/real-$(shell date +%Y%m%d-%H%M%S)
 MODELS ?= S
+ALGORITHM ?= madpo-iter
 
 .PHONY: setup train train-real test check bench clean
 
@@ -22,7 +23,7 @@ train: setup
 	$(BIN)/comlrl train madpo-iter --config benchmarks/learning/first.yaml output_dir=$(RUN)
 
 train-real: $(VENV)/.real
-	$(BIN)/python -m benchmarks.learning.real output_dir=$(REAL)
+	$(BIN)/python -m benchmarks.learning.real algorithm=$(ALGORITHM) output_dir=$(REAL)
 
 $(VENV)/.real: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --editable ".[real]"

@@ -15,7 +15,7 @@ from benchmarks.learning.real import (
     measure,
     train_real,
 )
-from comlrl_agents import MADPOIterConfig
+from comlrl_agents import MADPOIterConfig, MARLHFIterConfig
 from comlrl_agents.policy import LLMPolicy, ScriptedPolicy
 from comlrl_env.errors import ConfigError
 
@@ -70,7 +70,8 @@ def test_means_are_by_problem_and_leave_out_what_was_not_judged():
 
 
 def test_settings_are_legal_and_a_used_folder_is_refused_before_the_model_is_loaded(tmp_path):
-    MADPOIterConfig(**SETTINGS)
+    MADPOIterConfig(**SETTINGS["madpo-iter"])
+    MARLHFIterConfig(**SETTINGS["marlhf-iter"])
     (tmp_path / "config.yaml").write_text("seed: 0\n")
     with pytest.raises(ConfigError, match="output_dir"):
         train_real([f"output_dir={tmp_path}", "agents=no/such/folder"])

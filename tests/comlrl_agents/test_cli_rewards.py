@@ -1,0 +1,56 @@
+"""The command line's algorithms that learn from rewards, and its learned oracle."""
+
+import pytest
+from typer.testing import CliRunner
+
+from comlrl_agents import JointRewardModel
+from comlrl_agents.cli import app
+
+ENV = "comlrl/LengthRatio-v0"
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.mark.parametrize("name", ["magrpo", "mareinforce", "marloo", "maremax", "iac", "maac"])
+def test_a_back_end_is_an_algorithm_of_its_own(name):
+    keys = run("train", name, "--keys").output.splitlines()
+    assert "num_generations=4" in keys
+    assert not [key for key in keys if key.startswith(("rl_algorithm=", "preference_", "reward_"))]
+    refused = run("train", name, f"env={ENV}", "rl_algorithm=iac")
+    assert refused.exit_code == 2
+    assert "unknown key 'rl_algorithm'" in refused.output
+
+
+def test_marlhf_takes_a_back_end_and_the_keys_of_both_halves():
+    keys = run("train", "marlhf-iter", "--keys").output
+    for key in (
+        "rl_algorithm=magrpo",
+        "reward_num_train_epochs=2",
+        "preference_scoring_reward=task",
+        "num_iterations=6",
+    ):
+        assert key in keys
+    refused = run("train", "marlhf", f"env={ENV}", "rl_algorithm=marloo", "train_batch_size=9")
+    assert refused.exit_code == 2
+    assert "train_batch_size: must not exceed the 2 items of rollout_buffer_size" in refused.output
+
+
+def test_a_run_learns_and_its_reward_model_judges_an_evaluation(tmp_path):
+    few = ["max_new_tokens=6", "items_per_round=1", "eval_num_samples=1", "report_to=[]", "drift_samples=0"]
+    done = run(
+        "train", "marlhf", f"env={ENV}", f"output_dir={tmp_path}/run", *few, "preference_num_candidates=12",
+        "num_train_epochs=1", "num_generations=2", "temperature=1.0", "top_p=1.0",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    folder = tmp_path / "run" / "model" / "reward_model"
+    if not folder.exists():  # all candidates tied
+        JointRewardModel.from_base("tiny", device="cpu").save_pretrained(folder)
+    agents = f"agents={tmp_path}/run/model"
+    judged = run("eval", f"env={ENV}", agents, f"oracle={folder}", "num_eval_samples=2", "max_new_tokens=6")
+    assert judged.exit_code == 0, judged.output
+    assert "eval/parts/task_reward" in judged.output
+    refused = run("eval", f"env={ENV}", agents, f"oracle={tmp_path}")
+    assert refused.exit_code == 2
+    assert "expected a folder with reward_model.json" in refused.output
