@@ -7,6 +7,8 @@ exponentials where the logits were; the backward pass turns the same buffer into
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -28,6 +30,23 @@ class Head:
 
     backbone: nn.Module
     linear: nn.Linear
+
+
+_in_place: ContextVar[bool] = ContextVar("gradients_in_place", default=False)
+
+
+@contextmanager
+def gradients_in_place() -> Iterator[None]:
+    """Within, log-probabilities are made whose backward pass adds the head's gradient straight into ``.grad``.
+
+    A head of 262 144 tokens otherwise gets a gradient of its own beside it, of the weights' size. For learners that
+    call ``backward``; ``torch.autograd.grad`` would not see that gradient.
+    """
+    token = _in_place.set(True)
+    try:
+        yield
+    finally:
+        _in_place.reset(token)
 
 
 _known: "WeakKeyDictionary[nn.Module, tuple[nn.Module | None, Head | None]]" = WeakKeyDictionary()
@@ -124,6 +143,7 @@ class _TargetLogProbs(torch.autograd.Function):
         logprobs, sums = _exponentials_(buffer, targets)
         ctx.save_for_backward(hidden, weight, bias, targets)
         ctx.kept = (buffer, sums)
+        ctx.in_place = _in_place.get() and weight.is_leaf
         return logprobs
 
     @staticmethod
@@ -136,9 +156,11 @@ class _TargetLogProbs(torch.autograd.Function):
         buffer, sums = ctx.kept
         ctx.kept = None
         _to_gradient_(buffer, sums, targets, grad)
+        if ctx.in_place and ctx.needs_input_grad[1]:
+            _add_product_to_grad(weight, buffer.T, hidden)
         return (
             buffer @ weight.to(buffer.dtype) if ctx.needs_input_grad[0] else None,
-            (buffer.T @ hidden).to(weight.dtype) if ctx.needs_input_grad[1] else None,
+            (buffer.T @ hidden).to(weight.dtype) if ctx.needs_input_grad[1] and not ctx.in_place else None,
             buffer.sum(0, dtype=bias.dtype) if ctx.needs_input_grad[2] else None,
             None,
         )

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from comlrl_agents.concurrency import for_each_agent
+from comlrl_agents.head import gradients_in_place
 from comlrl_agents.logprobs import backward_weighted
 from comlrl_agents.losses import PairLogps, PreferenceLoss, preference_loss, preference_metrics
 from comlrl_agents.optimisation import Optimisation, TeamOptimizer, distinct_modules
@@ -57,7 +58,7 @@ class MADPO:
         models = [policy.model for policy in self.policies]
 
         def score(agent: int) -> Tensor:
-            with torch.set_grad_enabled(not micro_batched):  # this is a matter of each thread
+            with torch.set_grad_enabled(not micro_batched), gradients_in_place():  # both are matters of each thread
                 return self._score(self.policies[agent], batch[agent])
 
         rows = for_each_agent(score, models, concurrent=self.optimisation.concurrent)

@@ -1,3 +1,4 @@
+import contextlib
 import itertools
 
 import pytest
@@ -174,6 +175,23 @@ def test_two_backward_passes_through_one_graph():
     both = torch.autograd.grad(logp[0] + logp[1], parameters)
     for a, b, c in zip(first, second, both, strict=True):
         torch.testing.assert_close(a + b, c, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3", "gpt2", "qwen2"])  # tied to the embedding or not
+def test_a_gradient_added_in_place_is_the_same_gradient(name):
+    model = family(name)
+    prompts, completions, weights = [[1, 4], [5]], [[6, 7, 2], [8]], torch.tensor([0.5, -2.0])
+
+    def twice(context):
+        model.zero_grad()
+        for _ in range(2):
+            with context():
+                values = sequence_logprobs(model, prompts, completions)
+            values.backward(weights)
+        return gradients(model)
+
+    once_allocated = twice(contextlib.nullcontext)
+    assert_same_gradients(twice(head.gradients_in_place), once_allocated)
 
 
 def test_gradient_checkpointing_and_dropout_change_nothing():
