@@ -248,7 +248,7 @@ def _blueprint(
         imports=imports,
         head=ast.unparse(ast.parse(constructor)),
         methods={method: methods[method] for method, _ in wanted},
-        tests=read_tests(f"{imports}\n{test}", name),
+        tests=read_tests(f"{imports}\n{test}", name, methods),
         case_of=dict(wanted),
     )
 

@@ -11,7 +11,7 @@ with the test.
 import ast
 import builtins
 import unittest
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -55,10 +55,14 @@ class CallFailedError(BaseException):
 
 @dataclass(frozen=True)
 class ClassTests:
-    """The cases of one class: ``names`` of those that depend on it, as (case class, method)."""
+    """The cases of one class: ``names`` of those that depend on it, as (case class, method).
+
+    ``methods``: what the class is known to offer, which is called without being read first.
+    """
 
     code: CodeType
     subject: str
+    methods: frozenset[str]
     names: tuple[tuple[str, str], ...]
 
     def run(self, source: str, box: Box) -> dict[tuple[str, str], Test]:
@@ -77,13 +81,13 @@ class ClassTests:
             except NotPlainError as error:
                 raise CallFailedError(f"the test passes {error}") from None
             if outcome.ok:
-                return _received(outcome.value, ask)
+                return _received(outcome.value, ask, self.methods)
             raise _raised(outcome)
 
-        return _run(self.code, self.subject, self.names, ask)
+        return _run(self.code, self.subject, self.methods, self.names, ask)
 
 
-def read_tests(test: str, subject: str) -> ClassTests:
+def read_tests(test: str, subject: str, methods: Iterable[str] = ()) -> ClassTests:
     """The ``unittest`` cases in the source text ``test``, without those that pass without any class ``subject``.
 
     Raises :class:`~comlrl_env.errors.TaskError` when none is left, and ``SyntaxError`` for text that is not Python.
@@ -93,24 +97,26 @@ def read_tests(test: str, subject: str) -> ClassTests:
     def nothing(*_ignored: object) -> Any:
         raise CallFailedError("no class")
 
-    verdicts = _run(code, subject, None, nothing)
+    known = frozenset(methods)
+    verdicts = _run(code, subject, known, None, nothing)
     names = tuple(name for name, verdict in verdicts.items() if not verdict.passed)
     if not names:
         raise TaskError(f"class task: expected unittest cases that use {subject}, actually there are none")
-    return ClassTests(code, subject, names)
+    return ClassTests(code, subject, known, names)
 
 
 class _Remote:
     """An object of the class under test, or the class itself, seen from here."""
 
-    __slots__ = ("_ask", "_number")
+    __slots__ = ("_ask", "_methods", "_number")
 
-    def __init__(self, ask: Ask, number: int) -> None:
+    def __init__(self, ask: Ask, methods: frozenset[str], number: int) -> None:
         object.__setattr__(self, "_ask", ask)
+        object.__setattr__(self, "_methods", methods)
         object.__setattr__(self, "_number", number)
 
     def __getattr__(self, name: str) -> Any:
-        value = self._ask("get", self._number, name, (), {})
+        value = (_METHOD,) if name in self._methods else self._ask("get", self._number, name, (), {})
         if value == (_METHOD,):
             return lambda *arguments, **keywords: self._ask("call", self._number, name, arguments, keywords)
         return value
@@ -130,9 +136,9 @@ def _sent(value: Any) -> Any:
     return (_OBJECT, value._number) if isinstance(value, _Remote) else value
 
 
-def _received(value: Any, ask: Ask) -> Any:
+def _received(value: Any, ask: Ask, methods: frozenset[str]) -> Any:
     if isinstance(value, tuple) and len(value) == 2 and value[0] == _OBJECT and type(value[1]) is int:
-        return _Remote(ask, max(0, value[1]))
+        return _Remote(ask, methods, max(0, value[1]))
     return value
 
 
@@ -148,9 +154,9 @@ def _raised(outcome: Outcome) -> BaseException:
 
 
 def _run(
-    code: CodeType, subject: str, wanted: tuple[tuple[str, str], ...] | None, ask: Ask
+    code: CodeType, subject: str, methods: frozenset[str], wanted: tuple[tuple[str, str], ...] | None, ask: Ask
 ) -> dict[tuple[str, str], Test]:
-    namespace: dict[str, Any] = {"__name__": "tests", "unittest": unittest, subject: _RemoteClass(ask, -1)}
+    namespace: dict[str, Any] = {"__name__": "tests", "unittest": unittest, subject: _RemoteClass(ask, methods, -1)}
     exec(code, namespace)
     verdicts = {}
     for case in list(namespace.values()):

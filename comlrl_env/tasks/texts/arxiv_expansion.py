@@ -77,23 +77,14 @@ evaluation: the first 1100 rows of ``val``; its card says under which licence).
 Versions: v0 first version.
 """
 
-import math
 from typing import Any, ClassVar
 
 import numpy as np
 
 from comlrl_env.rows import PublicData
-from comlrl_env.tasks.texts.levels import STRICT_MAXIMUM, Band, Levels
+from comlrl_env.tasks.texts.levels import Band, Levels
 from comlrl_env.tasks.texts.pair_task import PairTask
 from comlrl_env.tasks.texts.sources import write_abstract
-
-LEVELS = Levels(
-    words=(128, 256),
-    ratio=Band((0.8, 2.0), (1.3, 1.6)),
-    distinct=Band((0.5, 1.7), (0.7, 1.3)),
-    jaccard_cap=0.23,
-)
-
 
 _BACKGROUND = """
 Before we can say what {} is and why it is good to know about {}, we need to go back to what was said of {} before
@@ -126,6 +117,12 @@ class ArxivExpansion(PairTask):
     cue = "Section:"
     wanted = (8, 8)
     loyal_share = 0.2
+    structure_levels = Levels(
+        words=(128, 256),
+        ratio=Band((0.8, 2.0), (1.3, 1.6)),
+        distinct=Band((0.5, 1.7), (0.7, 1.3)),
+        jaccard_cap=0.23,
+    )
     reward_figures: ClassVar = {
         "strict": {"gold": 1.0, "solo": 0.0, "random": 0.07},
         "reference": {"gold": 2.98, "solo": 0.0, "random": 1.91},
@@ -139,12 +136,6 @@ class ArxivExpansion(PairTask):
     )
     random_words = (128, 256)
     outlines = (_BACKGROUND, _METHOD)
-
-    def structure(self, one: str, two: str) -> tuple[float, dict[str, float], str]:
-        """S, or S/3 in the strict reward."""
-        strict = self.reward == "strict"
-        parts, reason = LEVELS.score(one, two, strict=strict)
-        return math.fsum(parts.values()) / (STRICT_MAXIMUM if strict else 1.0), parts, reason
 
     def build(self, rng: np.random.Generator, split: str) -> dict[str, Any]:
         """The fields of a row of the public data set."""

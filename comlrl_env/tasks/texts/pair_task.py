@@ -1,5 +1,6 @@
 """The base of tasks in which two authors write one text each about a source that both have read."""
 
+import math
 import zlib
 from itertools import cycle, islice
 from typing import ClassVar
@@ -9,6 +10,7 @@ import numpy as np
 from comlrl_env.reference_task import ReferenceTask
 from comlrl_env.task import History, JointResponse
 from comlrl_env.tasks.texts.grounding import Wanted, grounding
+from comlrl_env.tasks.texts.levels import STRICT_MAXIMUM, Levels
 from comlrl_env.tasks.texts.words import STOP_WORDS, keywords, words
 from comlrl_env.types import Item, Score
 
@@ -28,6 +30,7 @@ class PairTask(ReferenceTask):
 
     roles = (FIRST, SECOND)
     levels = (0, 1)
+    structure_levels: ClassVar[Levels]
     source_field: ClassVar[str]
     wanted: ClassVar[tuple[int, int]]
     loyal_share: ClassVar[float]
@@ -70,7 +73,9 @@ class PairTask(ReferenceTask):
 
     def structure(self, one: str, two: str) -> tuple[float, dict[str, float], str]:
         """What the two texts earn without a look at the source: the value, its parts, what stopped it."""
-        raise NotImplementedError
+        strict = self.reward == "strict"
+        parts, reason = self.structure_levels.score(one, two, strict=strict)
+        return math.fsum(parts.values()) / (STRICT_MAXIMUM if strict else 1.0), parts, reason
 
     def gold(self, item: Item, history: History = ()) -> dict[str, str]:
         """An outline of fixed sentences filled with the source's keywords."""

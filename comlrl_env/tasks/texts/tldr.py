@@ -75,16 +75,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from comlrl_env.rows import PublicData
-from comlrl_env.tasks.texts.levels import STRICT_MAXIMUM, Band, Levels
+from comlrl_env.tasks.texts.levels import Band, Levels
 from comlrl_env.tasks.texts.pair_task import PairTask
 from comlrl_env.tasks.texts.sources import write_post
-
-LEVELS = Levels(
-    words=(8, 256),
-    ratio=Band((1.1, 5.0), (1.6, 3.2)),
-    distinct=Band((1.3, math.inf), (2.0, math.inf)),
-    jaccard_cap=0.03,
-)
 
 
 class TLDR(PairTask):
@@ -95,6 +88,12 @@ class TLDR(PairTask):
     cue = "Summary:"
     wanted = (4, 7)
     loyal_share = 0.5
+    structure_levels = Levels(
+        words=(8, 256),
+        ratio=Band((1.1, 5.0), (1.6, 3.2)),
+        distinct=Band((1.3, math.inf), (2.0, math.inf)),
+        jaccard_cap=0.03,
+    )
     reward_figures: ClassVar = {
         "strict": {"gold": 1.0, "solo": 0.0, "random": 0.0},
         "reference": {"gold": 2.98, "solo": 0.0, "random": 1.09},
@@ -110,12 +109,6 @@ class TLDR(PairTask):
         "First there was {}, but also {}; because of {}, and as a result {}, I am, in short, with {}. Indeed, if {} "
         "is, for example, {}, then similarly {}, although, in other words, it is only {}.",
     )
-
-    def structure(self, one: str, two: str) -> tuple[float, dict[str, float], str]:
-        """S, or S/3 in the strict reward."""
-        strict = self.reward == "strict"
-        parts, reason = LEVELS.score(one, two, strict=strict)
-        return math.fsum(parts.values()) / (STRICT_MAXIMUM if strict else 1.0), parts, reason
 
     def build(self, rng: np.random.Generator, split: str) -> dict[str, Any]:
         """The fields of a row of the public data set."""
