@@ -182,7 +182,7 @@ def test_the_team_samples_the_same_whatever_the_comparator(tmp_path):
         if name == "central":
             run.comparator._open = lambda _: [ScriptedPolicy(lambda p, r: "<agent_0>red</agent_0>")]
         samples = []
-        from comlrl_agents import trainer as module
+        from comlrl_agents import trainers as module
 
         real = module.collect
 
