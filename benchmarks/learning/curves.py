@@ -33,7 +33,7 @@ POLICY = (
     "items_per_round=32 eval_interval=32 eval_num_samples=64 eval_batch_size=64 report_to=[]"
 )
 LEARNED = (
-    f"{POLICY} reward_learning_rate=3e-4 reward_train_batch_size=8 reward_num_train_epochs=4 "
+    f"{POLICY} reward_learning_rate=3e-4 reward_train_batch_size=8 reward_num_train_epochs=2 "
     "preference_num_candidates=16 preference_pairs_per_sample=16 pair_selection=diverse"
 )
 BACK_ENDS = ("magrpo", "mareinforce", "marloo", "maremax", "iac", "maac")
