@@ -75,7 +75,7 @@ def test_llm_katan_answers_both_formats(tmp_path):
 
 @pytest.mark.slow
 def test_transformers_serve_answers_chat_completions(tmp_path):
-    for package in ("fastapi", "uvicorn", "openai"):
+    for package in ("fastapi", "uvicorn", "openai", "accelerate"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"`transformers serve` needs {package}")
     from transformers import AutoModelForCausalLM, AutoTokenizer
