@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from comlrl_agents.columns import columns
-from comlrl_agents.run_keys import read_keys
 from comlrl_env import pages, registry
 from comlrl_env.errors import ComlrlError, ConfigError
 
@@ -20,6 +19,8 @@ def open_env(env_id: str, assignments: Sequence[str]) -> Any:
 
     Raises ConfigError for any other key.
     """
+    from comlrl_agents.run_keys import read_keys  # here, because it brings all configurations with it
+
     keys = read_keys([f"env={env_id}", *assignments])
     strange = [*keys.fields, *(f"eval_env.{name}" for name in keys.eval_arguments)]
     if strange or any(

@@ -22,7 +22,7 @@ def test_every_registered_env_passes(name: str) -> None:
     parallel_api_test(comlrl_env.make(name))
     parallel_seed_test(lambda: comlrl_env.make(name))
     if name.split("/")[1].startswith(RUNS_CODE):  # the others: tasks/test_every_task.py
-        check_env(name, episodes=1)
+        check_env(name)
 
 
 @pytest.mark.parametrize("env", [TextEnv(Match()), TextEnv(TwoTurns()), Dice(), TextEnv(Match(), max_cycles=1)])
