@@ -77,7 +77,7 @@ def _run(env: Any, args: config.MADPOIterConfig, keys: RunKeys) -> str:
     from comlrl_agents.terminal import quiet_loading
 
     quiet_loading()
-    team = _team(keys, args)
+    team = _team(keys, args, env)
     seeds = np.random.SeedSequence(args.seed).spawn(len(team))
     players = dict(zip(env.possible_agents, team, strict=True))
     refuse_long_prompts(players, env, args.eval_num_samples)
@@ -99,16 +99,22 @@ def _run(env: Any, args: config.MADPOIterConfig, keys: RunKeys) -> str:
     )
 
 
-def _team(keys: RunKeys, args: config.MADPOIterConfig) -> Sequence[Any]:
+def _team(keys: RunKeys, args: config.MADPOIterConfig, env: Any) -> Sequence[Any]:
     from comlrl_agents.placement import per_agent
+    from comlrl_agents.player_policy import with_players
     from comlrl_agents.remote import remote_team
     from comlrl_agents.team import load_frozen, load_team
 
-    if args.comparator_policy != "api":
-        return load_team(keys.agents, keys.tokenizer, args)
-    remote = remote_team(args.endpoint, args.num_agents, args.sampling)
-    sources = per_agent(keys.agents, args.num_agents, "agents")
-    return load_frozen([remote[k] if s == REMOTE else s for k, s in enumerate(sources)], None, args)
+    sources = with_players(keys.agents, env, "agents")
+    if args.comparator_policy == "api":
+        remote = remote_team(args.endpoint, args.num_agents, args.sampling)
+        named = enumerate(per_agent(sources, args.num_agents, "agents"))
+        return load_frozen([remote[k] if source == REMOTE else source for k, source in named], None, args)
+    if sources is keys.agents:
+        return load_team(sources, keys.tokenizer, args)
+    if keys.tokenizer is not None:
+        raise ConfigError("tokenizer: has no meaning where a scripted player is among the agents; leave it out")
+    return load_frozen(sources, None, args)
 
 
 def interval(returns: Sequence[float]) -> str:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from comlrl_agents.items import Reset
 from comlrl_agents.policy import LLMPolicy
-from comlrl_agents.questions import Start, item_data
+from comlrl_agents.questions import Start, start_of
 from comlrl_agents.sides import CandidateSource, Side
 from comlrl_agents.types import Generation, Policy
 from comlrl_env.candidates import ScoreFunction
@@ -111,8 +111,7 @@ def collect(
         resets = items[first : first + chunk]
         starts = []
         for reset in resets:
-            prompts, infos = wrapper.reset(seed=reset.seed, options=reset.options)
-            starts.append(Start(prompts, infos, item_data(wrapper)))
+            starts.append(start_of(wrapper, *wrapper.reset(seed=reset.seed, options=reset.options)))
         agents = list(wrapper.possible_agents)
         answers = [side.answers(agents, starts) for side in sides]
         reason = answers[-1].reason or reason

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from comlrl_agents.items import first_items
-from comlrl_agents.questions import Start, agent_prompt, ask, item_data
+from comlrl_agents.questions import agent_prompt, ask, start_of
 from comlrl_agents.types import Policy
 from comlrl_env.parallel import Began, advance, begin
 from comlrl_env.shared_reward import RewardRule, shared_score
@@ -75,13 +75,13 @@ def _play(
         {"item": infos.get(agents[0], {}).get("item"), "turns": [], "return": 0.0} for _, infos in states
     ]
     live = list(range(len(envs)))
-    starts = [Start(*state, item_data(env)) for state, env in zip(states, envs, strict=True)]
+    starts = [start_of(env, *state) for state, env in zip(states, envs, strict=True)]
     while live:
         answers = {
             agent: ask(
                 policies[agent],
                 [agent_prompt(starts[i], agent, policies[agent]) for i in live],
-                [starts[i].item for i in live],
+                [starts[i] for i in live],
                 1,
                 rngs[agent],
             )
@@ -99,7 +99,7 @@ def _play(
                 rows[i] |= {"return": None, "success": None, "over": True}
                 continue
             observations, rewards, _, _, infos = advance(envs[i], joint)
-            starts[i] = Start(observations, infos, starts[i].item)
+            starts[i] = start_of(envs[i], observations, infos)
             score = shared_score(rewards, infos, agents, reward_rule)
             known = score.status == "ok"
             if "roles" in infos.get(agents[0], {}):  # one actor wrote for all

@@ -6,20 +6,28 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from comlrl_agents.types import Generation, Policy, Prompt, Sampling
+from comlrl_env.task import History
+from comlrl_env.types import Item
 
 
 class Start(NamedTuple):
-    """What all agents see of one item; ``item`` is its data where the environment tells them, else None."""
+    """What all agents see of one item; where the environment tells them, the item and the turns played so far."""
 
     prompts: Mapping[str, str]
     infos: Mapping[str, Any]
-    item: Any = None
+    item: Item | None = None
+    history: History = ()
+
+    @property
+    def data(self) -> Any:
+        """The item's data, None where the environment tells no item."""
+        return getattr(self.item, "data", None)
 
 
-def item_data(env: Any) -> Any:
-    """The data of the item that a freshly reset environment plays, None where it tells none."""
-    item = getattr(getattr(env, "unwrapped", env), "item", None)
-    return getattr(item, "data", None)
+def start_of(env: Any, prompts: Mapping[str, str], infos: Mapping[str, Any]) -> Start:
+    """The state of an environment that has just given ``prompts`` and ``infos``."""
+    inner = getattr(env, "unwrapped", env)
+    return Start(prompts, infos, getattr(inner, "item", None), getattr(inner, "history", ()))
 
 
 def agent_prompt(start: Start, agent: str, policy: Policy) -> Prompt:
@@ -33,18 +41,21 @@ def agent_prompt(start: Start, agent: str, policy: Policy) -> Prompt:
 def ask(
     policy: Policy,
     prompts: Sequence[Prompt],
-    items: Sequence[Any],
+    starts: Sequence[Start],
     n: int,
     rng: np.random.Generator,
     sampling: Sampling | None = None,
 ) -> list[list[Generation]]:
-    """``n`` answers per prompt, fewer where a remote model failed; remote models may tell their server the items.
+    """``n`` answers per prompt, fewer where a remote model failed.
 
+    ``starts``: where the prompts come from; remote models tell their server the items, scripted players know the task.
     ``sampling``: instead of the policy's own; a scripted policy has none.
     """
     extras: dict[str, Any] = {}
     if hasattr(policy, "sampling") and sampling is not None:
         extras["sampling"] = sampling
     if getattr(policy, "takes_items", False):
-        extras["items"] = items
+        extras["items"] = [start.data for start in starts]
+    if getattr(policy, "takes_starts", False):
+        extras["starts"] = starts
     return policy.generate(prompts, n, rng, **extras)

@@ -54,12 +54,11 @@ class Side:
 
     def answers(self, agents: Sequence[str], starts: Sequence[Start]) -> Answers:
         """Every agent answers its own prompt; candidate k of all agents is joint candidate k."""
-        items = [start.item for start in starts]
 
         def own(agent: int) -> list[list[Generation]]:
             policy = self.policies[agent]
             prompts = [agent_prompt(start, agents[agent], policy) for start in starts]
-            groups = ask(policy, prompts, items, self.num_candidates, self.rngs[agent])
+            groups = ask(policy, prompts, starts, self.num_candidates, self.rngs[agent])
             if self.keep_tokens is None or self.keep_tokens[agent]:
                 return groups
             return [[_text_only(g) for g in group] for group in groups]
@@ -90,15 +89,15 @@ class CentralSide:
 
     def answers(self, agents: Sequence[str], starts: Sequence[Start]) -> Answers:
         """Ask for all roles at once and take the texts apart."""
-        prompts = [joint_prompt(self.adapter, s.item, [s.prompts[agent] for agent in agents]) for s in starts]
+        prompts = [joint_prompt(self.adapter, s.data, [s.prompts[agent] for agent in agents]) for s in starts]
         sampling = replace(self.sampling, max_new_tokens=len(agents) * self.sampling.max_new_tokens)
-        groups = ask(self.policy, prompts, [s.item for s in starts], self.num_candidates, self.rng, sampling)
+        groups = ask(self.policy, prompts, starts, self.num_candidates, self.rng, sampling)
         reason = _last_failure([self.policy])
         by_item = []
         for start, group in zip(starts, groups, strict=True):
             joint = []
             for generation in group:
-                roles = read_roles(self.adapter, generation.text, start.item, len(agents))
+                roles = read_roles(self.adapter, generation.text, start.data, len(agents))
                 if roles is None:
                     reason = f"a text in which no role's answer can be read: {generation.text!r:.120}"
                 else:

@@ -17,6 +17,7 @@ from comlrl_agents.config import (
 )
 from comlrl_agents.given_pairs import GivenPairs
 from comlrl_agents.items import Reset
+from comlrl_agents.player_policy import with_players
 from comlrl_agents.policy_epochs import PolicyEpochs, TaskPolicyEpochs
 from comlrl_agents.policy_learners import make_policy_learner
 from comlrl_agents.preference_epochs import PreferenceEpochs
@@ -69,7 +70,13 @@ class PreferenceTrainer(Trainer):
         rule = self.args.comparator
         if rule is None:
             return None
-        models = rule.models if given is None else given
+        named = rule.models if given is None else given
+        models = with_players(named, self.env, "comparator_agents")
+        if rule.centralized and models is not named:
+            raise ConfigError(
+                "comparator_generation_mode: a scripted player answers for one agent, so it must be 'decentralized', "
+                f"actually 'centralized' with {named!r}"
+            )
 
         def load() -> list[Policy]:
             return load_frozen(models, rule.devices, self.args)
