@@ -71,12 +71,12 @@ def sample_groups(
     ]
     return [
         Group(
-            item=str(infos.get(agents[0], {}).get("item", f"seed-{reset.seed}")),
+            item=str(start.infos.get(agents[0], {}).get("item", f"seed-{reset.seed}")),
             reset=reset,
-            prompts=tuple(prompts[agent] for agent in agents),
+            prompts=tuple(start.prompts[agent] for agent in agents),
             answers=tuple(tuple(own[index]) for own in answers),
         )
-        for index, (reset, (prompts, infos, _)) in enumerate(zip(resets, starts, strict=True))
+        for index, (reset, start) in enumerate(zip(resets, starts, strict=True))
     ]
 
 
