@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from comlrl_agents.forward import forward
 from comlrl_agents.head import find_head
 from comlrl_agents.lean import LeanDecoder
-from comlrl_agents.projection import projection
+from comlrl_agents.projection import PackedLayers, projection
 from comlrl_agents.tokens import pad
 
 
@@ -48,6 +48,7 @@ class CachedDecoder:
         self._model, self._head = model, find_head(model)
         if self._head is not None:
             self._project = projection(self._head.linear, len(repeat), steps)
+        self._layers = PackedLayers(model if self._head is None else self._head.backbone, len(repeat), steps)
         device = next(model.parameters()).device
         ids, real = (x.to(device) for x in pad(prompts, "left"))
         self._cache = DynamicCache(config=model.config)  # type: ignore[arg-type]  # a PreTrainedConfig
@@ -65,7 +66,8 @@ class CachedDecoder:
         """Append one token to each row."""
         self._width += 1
         self._positions = self._positions + 1
-        self.logits = self._forward(tokens[:, None], self._real[:, : self._width], self._positions)
+        with self._layers:
+            self.logits = self._forward(tokens[:, None], self._real[:, : self._width], self._positions)
 
     def keep(self, alive: Tensor) -> Tensor:
         """Drop rows that are not alive."""

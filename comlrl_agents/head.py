@@ -37,16 +37,36 @@ _in_place: ContextVar[bool] = ContextVar("gradients_in_place", default=False)
 
 @contextmanager
 def gradients_in_place() -> Iterator[None]:
-    """Within, log-probabilities are made whose backward pass adds the head's gradient straight into ``.grad``.
+    """Within, log-probabilities are made whose backward pass adds the head's and the embedding's gradients straight
+    into ``.grad``.
 
-    A head of 262 144 tokens otherwise gets a gradient of its own beside it, of the weights' size. For learners that
-    call ``backward``; ``torch.autograd.grad`` would not see that gradient.
+    Each of the two otherwise gets a gradient of its own beside it, for 262 144 tokens of the weights' size. For
+    learners that call ``backward``; ``torch.autograd.grad`` would not see the head's gradient.
     """
     token = _in_place.set(True)
     try:
         yield
     finally:
         _in_place.reset(token)
+
+
+@contextmanager
+def few_lookups(head: Head) -> Iterator[None]:
+    """Within :func:`gradients_in_place`, the backbone's embedding gets a gradient for the tokens that it saw only.
+
+    On CPUs, where adding such a gradient has a fixed order, and where ``.grad`` is there to be added to.
+    """
+    embedding: Any = head.backbone.get_input_embeddings()  # type: ignore[operator]  # transformers' method
+    few = _in_place.get() and isinstance(embedding, nn.Embedding) and not embedding.scale_grad_by_freq
+    few = few and embedding.weight.device.type == "cpu"
+    if not few or (embedding.weight.grad is None and embedding.weight is not head.linear.weight):
+        yield
+        return
+    before, embedding.sparse = embedding.sparse, True
+    try:
+        yield
+    finally:
+        embedding.sparse = before
 
 
 _known: "WeakKeyDictionary[nn.Module, tuple[nn.Module | None, Head | None]]" = WeakKeyDictionary()

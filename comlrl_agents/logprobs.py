@@ -12,7 +12,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
-from comlrl_agents.head import accumulate_gradient, find_head, target_logprobs
+from comlrl_agents.head import accumulate_gradient, few_lookups, find_head, gradients_in_place, target_logprobs
 from comlrl_agents.scored_states import Row, scored_states
 from comlrl_agents.tokens import pad
 
@@ -174,7 +174,8 @@ def _flat_logprobs(model: nn.Module, batch: list[Row]) -> tuple[Tensor, list[Row
     """Log-probabilities of all scored tokens of the batch, row after row, and the order of the rows."""
     head = find_head(model)
     if head is not None:
-        states, order = scored_states(head.backbone, batch, "last_hidden_state")
+        with few_lookups(head):
+            states, order = scored_states(head.backbone, batch, "last_hidden_state")
         return target_logprobs(head.linear, states, _targets(order, states)), order
     states, order = scored_states(model, batch, "logits")
     return -nn.functional.cross_entropy(states.float(), _targets(order, states), reduction="none"), order
@@ -187,7 +188,8 @@ def _backward_flat(model: nn.Module, batch: list[Row], weight: Mapping[Row, floa
         values, order = _flat_logprobs(model, batch)
         torch.autograd.backward(values, _per_token(order, weight, values))
         return values.detach(), order
-    states, order = scored_states(head.backbone, batch, "last_hidden_state")
+    with gradients_in_place(), few_lookups(head):
+        states, order = scored_states(head.backbone, batch, "last_hidden_state")
     weights = _per_token(order, weight, states)
     values, grad = accumulate_gradient(head.linear, states.detach(), _targets(order, states), weights)
     if states.requires_grad:

@@ -80,8 +80,17 @@ class TeamOptimizer:
         }
 
     def clear_gradients(self) -> None:
-        """Begin an update from zero, whatever an interrupted one has left; the buffers are kept for reuse."""
-        for optimizer in self._optimizers.values():
+        """Begin an update from zero, whatever an interrupted one has left; the buffers are kept for reuse.
+
+        What stays is there before what comes and goes, or it would be put into the holes that passes leave behind, and
+        the next pass would need fresh memory: 3 GiB more at the second update of two 270 M models.
+        """
+        for index, optimizer in self._optimizers.items():
+            for parameter in self._parameters[index]:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                if not optimizer.state[parameter]:
+                    optimizer.state[parameter] = _fresh_state(parameter)
             optimizer.zero_grad(set_to_none=False)
 
     def step(self, progress: float) -> dict[str, float]:
@@ -91,7 +100,7 @@ class TeamOptimizer:
             TrainingError: a gradient is not finite; no model has been stepped then.
 
         """
-        norms = {index: self._clip(index) for index in self._parameters}
+        norms = {index: float(nn.utils.get_total_norm(_gradients(own))) for index, own in self._parameters.items()}
         for index, norm in norms.items():
             if not torch.isfinite(torch.tensor(norm)):
                 raise TrainingError(
@@ -101,19 +110,25 @@ class TeamOptimizer:
         rate = self.optimisation.learning_rate * schedule_factor(
             self.optimisation.lr_scheduler_type, self.updates, self.optimisation.warmup_steps, progress
         )
-        for optimizer in self._optimizers.values():
+        for index, optimizer in self._optimizers.items():
             for group in optimizer.param_groups:
                 group["lr"] = rate
+            self._clip(index, norms[index])
             optimizer.step()
         self.updates += 1
         total = sum(norm**2 for norm in norms.values()) ** 0.5
         per_agent = {f"{self._who}_{index}/grad_norm": norm for index, norm in norms.items()}
         return {"learning_rate": rate, "grad_norm": total, **per_agent}
 
-    def _clip(self, index: int) -> float:
-        limit = self.optimisation.max_grad_norm
-        norm = nn.utils.clip_grad_norm_(self._parameters[index], float("inf") if limit is None else limit)
-        return float(norm)
+    def _clip(self, index: int, norm: float) -> None:
+        """As ``clip_grad_norm_`` does, but where the optimizer is fused it scales the gradients as it reads them."""
+        limit, optimizer = self.optimisation.max_grad_norm, self._optimizers[index]
+        scale = 1.0 if limit is None else min(1.0, limit / (norm + 1e-6))
+        if optimizer.defaults["fused"]:
+            # What torch's GradScaler sets: gradients are divided by it.
+            optimizer.grad_scale = None if scale == 1.0 else torch.tensor(1 / scale)  # type: ignore[attr-defined]
+        elif scale < 1.0:
+            torch._foreach_mul_(_gradients(self._parameters[index]), scale)
 
     def state_dict(self) -> dict[str, Any]:
         """The optimizers' states and the number of updates done."""
@@ -132,3 +147,16 @@ class TeamOptimizer:
 def _fused(parameters: Sequence[torch.nn.Parameter]) -> bool:
     """The fused kernel exists for floating-point parameters of CPUs and GPUs; elsewhere torch picks its default."""
     return all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters)
+
+
+def _fresh_state(parameter: torch.nn.Parameter) -> dict[str, torch.Tensor]:
+    """What AdamW makes at its first step, on the device where the fused kernel wants the count."""
+    zeros = {
+        name: torch.zeros_like(parameter, memory_format=torch.preserve_format) for name in ("exp_avg", "exp_avg_sq")
+    }
+    device = parameter.device if _fused([parameter]) else None
+    return {"step": torch.zeros((), dtype=torch.float32, device=device), **zeros}
+
+
+def _gradients(parameters: Sequence[torch.nn.Parameter]) -> list[torch.Tensor]:
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]

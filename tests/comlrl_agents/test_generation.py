@@ -5,6 +5,7 @@ import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from comlrl_agents import decoders, generation, sampler
+from comlrl_agents import projection as projection_module
 from comlrl_agents.decoders import CachedDecoder, find_decoder
 from comlrl_agents.generation import generate
 from comlrl_agents.lean import LeanDecoder
@@ -142,6 +143,19 @@ def test_every_way_to_project_gives_the_same_logits(bias, rows, steps, width):
     for count in (rows, 1):  # rows end
         hidden = torch.randn(count, 16, generator=seeded())
         torch.testing.assert_close(project(hidden), linear(hidden))
+
+
+@pytest.mark.parametrize("name", ["gemma3", "gemma2"])  # with and without a head that can be taken apart
+def test_layers_laid_out_anew_change_nothing_and_leave_nothing_behind(name, monkeypatch):
+    model = family(name)
+    expected = generate(model, PROMPTS, 4, GREEDY, EOS, seeded())
+    monkeypatch.setattr(projection_module, "_LARGE", 1)
+    made = []
+    packed = projection_module._packed
+    monkeypatch.setattr(projection_module, "_packed", lambda *given: made.append(1) or packed(*given))
+    assert generate(model, PROMPTS, 4, GREEDY, EOS, seeded()) == expected
+    assert made
+    assert not any("forward" in vars(module) for module in model.modules())
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3", "mamba"])

@@ -1,0 +1,55 @@
+import pytest
+import torch
+from torch import nn
+
+from comlrl_agents.optimisation import Optimisation, TeamOptimizer
+
+
+@pytest.mark.parametrize("limit", [0.1, 1e6, None])
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_step_is_clipping_and_adamw_as_torch_does_them(limit, fused, monkeypatch):
+    monkeypatch.setattr("comlrl_agents.optimisation._fused", lambda parameters: fused)
+    torch.manual_seed(0)
+    inputs = torch.randn(5, 8, 6)
+    own, plain = nn.Linear(6, 4), nn.Linear(6, 4)
+    plain.load_state_dict(own.state_dict())
+    optimizer = TeamOptimizer({0: own}, Optimisation(learning_rate=0.05, max_grad_norm=limit))
+    expected = torch.optim.AdamW(plain.parameters(), lr=0.05, weight_decay=0.0)
+    for batch in inputs:
+        optimizer.clear_gradients()
+        own(batch).square().sum().backward()
+        stats = optimizer.step(0.0)
+        expected.zero_grad()
+        plain(batch).square().sum().backward()
+        norm = nn.utils.clip_grad_norm_(plain.parameters(), float("inf") if limit is None else limit)
+        expected.step()
+        assert stats["agent_0/grad_norm"] == pytest.approx(float(norm), rel=1e-5)
+    torch.testing.assert_close(own.state_dict(), plain.state_dict())
+
+
+def test_a_parameter_without_a_gradient_stays_as_it_is():
+    layers = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+    before = layers[1].weight.clone()
+    optimizer = TeamOptimizer({0: layers}, Optimisation(learning_rate=0.1))
+    for _ in range(2):
+        optimizer.clear_gradients()
+        layers[0](torch.ones(1, 2)).sum().backward()
+        optimizer.step(0.0)
+    assert torch.equal(layers[1].weight, before)
+
+
+def test_the_first_pass_finds_everything_that_stays_already_there():
+    layer = nn.Linear(2, 2)
+    optimizer = TeamOptimizer({0: layer}, Optimisation())
+    optimizer.clear_gradients()
+    places = [tensor.data_ptr() for tensor in _kept(optimizer, layer)]
+    for _ in range(2):
+        layer(torch.ones(1, 2)).sum().backward()
+        optimizer.step(0.0)
+        optimizer.clear_gradients()
+    assert [tensor.data_ptr() for tensor in _kept(optimizer, layer)] == places
+
+
+def _kept(optimizer, layer):
+    states = optimizer.state_dict()["optimizers"]["0"]["state"].values()
+    return [*(p.grad for p in layer.parameters()), *(s[name] for s in states for name in ("exp_avg", "exp_avg_sq"))]
