@@ -26,7 +26,8 @@ Row = dict[str, Any]
 class PublicData:
     """Where a data set is published and which of its rows are ours.
 
-    ``repo``: its name on the Hub, ``config`` its configuration there. ``fields``: what every row must have.
+    ``repo``: its name on the Hub, ``config`` its configuration there, with ``{split}`` for the split's name where each
+    split has one of its own. ``fields``: what every row must have.
     ``splits``: our split -> theirs. ``eval_rows``: how many rows evaluation uses, the first ones of its split. Where
     both splits are one, or all rows stand in one file, evaluation has the first ``eval_rows`` (at most a quarter) and
     training the rest.
@@ -102,7 +103,8 @@ class PublicData:
                 f"data: {self.repo} comes from the Hub through the package datasets, which is not installed; "
                 "run: pip install datasets, or name a local file"
             ) from None
-        return [dict(row) for row in datasets.load_dataset(self.repo, self.config, split=split, revision=revision)]
+        config = self.config and self.config.format(split=split)
+        return [dict(row) for row in datasets.load_dataset(self.repo, config, split=split, revision=revision)]
 
 
 def read_files(paths: Sequence[Path]) -> list[Row]:
