@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from comlrl_env.tasks.travel.trips import MEALS, cost, leg_of, slots, town_of
+from comlrl_env.tasks.travel.trips import APART, MEALS, cost, leg_of, slots, town_of
 
 LOGISTICS, EXPERIENCE = ("transport", "hotel"), (*MEALS, "sight")
 MAX_TEXT = 20_000
@@ -123,7 +123,7 @@ def _commonsense(trip: Mapping[str, Any], real: Mapping[Slot, str]) -> dict[str,
     nights = [(day, value) for (day, name), value in real.items() if name == "hotel"]
     eaten = [(day, value) for (day, name), value in real.items() if name in MEALS]
     seen = [(day, value) for (day, name), value in real.items() if name == "sight"]
-    return {
+    rules = {
         "the ways do not follow the route": travel == legs,
         "a hotel is in another town": bool(nights) and all(_here(trip, d, v, "hotels") for d, v in nights),
         "a restaurant is in another town": bool(eaten) and all(_here(trip, d, v, "restaurants") for d, v in eaten),
@@ -132,21 +132,52 @@ def _commonsense(trip: Mapping[str, Any], real: Mapping[Slot, str]) -> dict[str,
         "a restaurant comes twice": bool(meals) and len(set(meals)) == len(meals),
         "a sight comes twice": bool(sights) and len(set(sights)) == len(sights),
     }
+    if "people" in trip:
+        kinds = {way["kind"] for way in _taken(trip, real)}
+        asked = {hotel["name"]: hotel["nights"] for place in trip["places"].values() for hotel in place["hotels"]}
+        rules["a drive is mixed with a flight or a taxi"] = bool(kinds) and not any({*pair} <= kinds for pair in APART)
+        rules["a stay is too short for its hotel"] = bool(nights) and all(
+            count >= asked[name] for name, count in _stays(nights)
+        )
+    return rules
+
+
+def _taken(trip: Mapping[str, Any], real: Mapping[Slot, str]) -> list[Mapping[str, Any]]:
+    ways = {way["id"]: way for way in trip["ways"]}
+    return [ways[value] for (_, name), value in real.items() if name == "transport"]
+
+
+def _stays(nights: Sequence[Slot]) -> list[tuple[str, int]]:
+    """Hotels with the number of nights that are spent there in a row; a hotel can come twice."""
+    stays: list[tuple[str, int]] = []
+    last = 0
+    for day, name in sorted(nights):
+        if stays and stays[-1][0] == name and day == last + 1:
+            stays[-1] = (name, stays[-1][1] + 1)
+        else:
+            stays.append((name, 1))
+        last = day
+    return stays
 
 
 def _hard(trip: Mapping[str, Any], real: Mapping[Slot, str]) -> dict[str, bool]:
     """What the request asks for; the budget is kept by whole plans only."""
     hotels = {one["name"]: one["features"] for place in trip["places"].values() for one in place["hotels"]}
-    foods = {one["name"]: one["food"] for place in trip["places"].values() for one in place["restaurants"]}
+    foods = {one["name"]: one["foods"] for place in trip["places"].values() for one in place["restaurants"]}
     nights = [value for (_, name), value in real.items() if name == "hotel"]
-    meals = [foods[value] for (_, name), value in real.items() if name in MEALS]
+    eaten = {food for (_, name), value in real.items() if name in MEALS for food in foods[value]}
     priced = [slot for part in slots(trip) for slot in part if slot[1] != "sight"]
-    return {
+    wishes = {
         "the budget is not kept": all(slot in real for slot in priced) and cost(trip, real) <= trip["budget"],
-        f"a hotel has no place for {trip['feature']}": bool(nights)
-        and all(trip["feature"] in hotels[n] for n in nights),
-        f"nobody eats {trip['food']} food": trip["food"] in meals,
     }
+    for feature in trip["features"]:
+        wishes[f"a hotel has no place for {feature}"] = bool(nights) and all(feature in hotels[n] for n in nights)
+    if trip["foods"]:
+        wishes[f"nobody eats {' or nobody '.join(trip['foods'])} food"] = {*trip["foods"]} <= eaten
+    if trip.get("avoid"):
+        kinds = {way["kind"] for way in _taken(trip, real)}
+        wishes[f"somebody goes by {trip['avoid']}"] = bool(kinds) and trip["avoid"] not in kinds
+    return wishes
 
 
 def _here(trip: Mapping[str, Any], day: int, name: str, kind: str) -> bool:

@@ -1,4 +1,9 @@
-"""Small worlds to travel in: towns with hotels, restaurants and sights, ways between them, and a request."""
+"""Small worlds to travel in: towns with hotels, restaurants and sights, ways between them, and a request.
+
+A trip holds ``home``, ``towns``, ``days``, ``ways``, ``places``, ``budget`` and the wishes ``features`` (of every
+hotel) and ``foods`` (of one meal each). Trips from rows (:mod:`.real_trips`) hold ``people``, ``avoid`` (a kind of ways
+or ``None``) and ``plan`` besides; their ways have a ``kind``, their hotels the least number of ``nights``.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +23,9 @@ _SIGHTS = ("museum", "castle ruin", "botanic garden", "old harbour", "gallery", 
 RESTAURANTS = 9
 MARGIN = 1.15
 MEALS = ("lunch", "dinner")
+NIGHTS = 2
+# Kinds of ways that no plan with real rows mixes: a car stays where it is left.
+APART = (("self-driving", "flight"), ("self-driving", "taxi"))
 
 
 def make_trip(rng: np.random.Generator, towns: int, wanted: int) -> dict[str, Any]:
@@ -47,8 +55,8 @@ def make_trip(rng: np.random.Generator, towns: int, wanted: int) -> dict[str, An
         "days": 2 * towns + 1,
         "ways": ways,
         "places": places,
-        "feature": _FEATURES[next(draws) % len(_FEATURES)],
-        "food": _FOODS[next(draws) % len(_FOODS)],
+        "features": [_FEATURES[next(draws) % len(_FEATURES)]],
+        "foods": [_FOODS[next(draws) % len(_FOODS)]],
     }
     trip["budget"] = int(MARGIN * cost(trip, cheapest(trip)))
     return trip
@@ -68,7 +76,7 @@ def _town(town: str, draws: Any) -> dict[str, Any]:
     restaurants = [
         {
             "name": f"{_FOODS[(start + i) % 5]} House {1 + i} {town}",
-            "food": _FOODS[(start + i) % 5],
+            "foods": [_FOODS[(start + i) % 5]],
             "price": 5 + next(draws) % 30,
         }
         for i in range(RESTAURANTS)
@@ -101,13 +109,14 @@ def slots(trip: Mapping[str, Any]) -> tuple[list[tuple[int, str]], list[tuple[in
 
 
 def cheapest(trip: Mapping[str, Any]) -> dict[tuple[int, str], str]:
-    """A plan that keeps every rule at the least cost."""
+    """A plan that keeps every rule at little cost: what a trip of :func:`make_trip` has its budget from."""
+    (feature,), (food,) = trip["features"], trip["foods"]
     plan: dict[tuple[int, str], str] = {}
     left: dict[str, list[dict[str, Any]]] = {}
     for town, place in trip["places"].items():
         left[town] = sorted(place["restaurants"], key=lambda one: (one["price"], one["name"]))
-    town = min(left, key=lambda name: _least(left[name], trip["food"])["price"] - left[name][0]["price"])
-    asked = _least(left[town], trip["food"])
+    town = min(left, key=lambda name: _least(left[name], food)["price"] - left[name][0]["price"])
+    asked = _least(left[town], food)
     left[town].remove(asked)
     left[town].insert(0, asked)
     sights = {name: iter(place["sights"]) for name, place in trip["places"].items()}
@@ -118,7 +127,7 @@ def cheapest(trip: Mapping[str, Any]) -> dict[tuple[int, str], str]:
             fitting = [way for way in trip["ways"] if (way["from"], way["to"]) == leg]
             plan[day, "transport"] = min(fitting, key=lambda way: way["price"])["id"]
         if day < trip["days"]:
-            hotels = [hotel for hotel in trip["places"][town]["hotels"] if trip["feature"] in hotel["features"]]
+            hotels = [hotel for hotel in trip["places"][town]["hotels"] if feature in hotel["features"]]
             plan[day, "hotel"] = min(hotels, key=lambda hotel: hotel["price"])["name"]
         for meal in MEALS:
             plan[day, meal] = left[town].pop(0)["name"]
@@ -127,12 +136,12 @@ def cheapest(trip: Mapping[str, Any]) -> dict[tuple[int, str], str]:
 
 
 def _least(restaurants: list[dict[str, Any]], food: str) -> dict[str, Any]:
-    return next(one for one in restaurants if one["food"] == food)
+    return next(one for one in restaurants if food in one["foods"])
 
 
-def cost(trip: Mapping[str, Any], plan: Mapping[tuple[int, str], str]) -> int:
+def cost(trip: Mapping[str, Any], plan: Mapping[tuple[int, str], str]) -> float:
     """What the named entries of a plan cost; names that do not exist cost nothing."""
-    prices = {way["id"]: way["price"] for way in trip["ways"]}
+    prices: dict[str, float] = {way["id"]: way["price"] for way in trip["ways"]}
     for place in trip["places"].values():
         prices |= {one["name"]: one["price"] for one in (*place["hotels"], *place["restaurants"])}
     return sum(prices.get(value, 0) for value in plan.values())

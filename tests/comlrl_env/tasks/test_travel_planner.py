@@ -25,12 +25,14 @@ TRIP = {
                 {"name": "A", "price": 50, "features": ["pets"]},
                 {"name": "B", "price": 50, "features": []},
             ],
-            "restaurants": [{"name": f"r{i}", "food": "Thai" if i == 1 else "Plain", "price": 5} for i in range(1, 9)],
+            "restaurants": [
+                {"name": f"r{i}", "foods": ["Thai" if i == 1 else "Plain"], "price": 5} for i in range(1, 9)
+            ],
             "sights": ["s1", "s2", "s3"],
         }
     },
-    "feature": "pets",
-    "food": "Thai",
+    "features": ["pets"],
+    "foods": ["Thai"],
     "budget": 160,
 }
 ITEM = Item(key="by hand", data=TRIP)
@@ -150,11 +152,11 @@ def test_the_cheapest_plan_is_the_cheapest():
         assert set(plan) == {slot for part_slots in slots(trip) for slot in part_slots}
         place = trip["places"][trip["towns"][0]]
         ways = [min(w["price"] for w in trip["ways"] if (w["from"], w["to"]) == leg_of(trip, day)) for day in (1, 3)]
-        night = min(hotel["price"] for hotel in place["hotels"] if trip["feature"] in hotel["features"])
+        night = min(hotel["price"] for hotel in place["hotels"] if trip["features"][0] in hotel["features"])
         meals = min(
             sum(one["price"] for one in six)
             for six in itertools.combinations(place["restaurants"], 6)
-            if trip["food"] in {one["food"] for one in six}
+            if trip["foods"][0] in {one["foods"][0] for one in six}
         )
         assert cost(trip, plan) == sum(ways) + 2 * night + meals
         assert trip["budget"] == int(1.15 * cost(trip, plan))
