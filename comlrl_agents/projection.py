@@ -71,7 +71,7 @@ def _exact_on_cpu(weight: Tensor) -> bool:
 
 def _pays(rows: int, steps: int) -> bool:
     """Whether laying weights out anew is worth it; by the shapes alone, so that a run that is repeated rounds alike."""
-    return 12 <= rows <= _FEW and steps >= 16
+    return 4 <= rows <= _FEW and steps >= 16
 
 
 def _packed(weight: Tensor, rows: int) -> Callable[[Tensor], Tensor] | None:
