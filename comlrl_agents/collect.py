@@ -11,7 +11,7 @@ from msgspec import structs
 from comlrl_agents.items import Reset
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.questions import Start, start_of
-from comlrl_agents.sides import CandidateSource, Side
+from comlrl_agents.sides import CandidateSource, Side, answers_of
 from comlrl_agents.types import Generation, Policy
 from comlrl_env.candidates import ScoreFunction
 from comlrl_env.errors import RewardError, TrainingError
@@ -113,7 +113,7 @@ def collect(
         for reset in resets:
             starts.append(start_of(wrapper, *wrapper.reset(seed=reset.seed, options=reset.options)))
         agents = list(wrapper.possible_agents)
-        answers = [side.answers(agents, starts) for side in sides]
+        answers = answers_of(sides, agents, starts)
         reason = answers[-1].reason or reason
         for name, count in answers[-1].counts.items():
             result.requests[name] = result.requests.get(name, 0) + count

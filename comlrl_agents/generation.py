@@ -2,6 +2,7 @@
 rows.
 """
 
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 from threading import Lock
 from typing import Any, cast
@@ -22,7 +23,10 @@ CACHE_BYTES = 2 << 30
 """How much memory the keys and values of one batch may take; more rows are decoded in several batches."""
 
 
-@torch.no_grad()
+Draw = tuple[int, torch.Generator]
+"""How many samples per prompt, and where their random numbers come from."""
+
+
 def generate(
     model: nn.Module,
     prompt_ids: Sequence[Sequence[int]],
@@ -37,28 +41,56 @@ def generate(
     the call come from ``generator``, in an order that does not depend on the answers. Raises TrainingError
     when the model's logits are not numbers.
     """
-    if not prompt_ids or n < 1 or sampling.max_new_tokens < 1:
-        return [[([], False) for _ in range(n)] for _ in prompt_ids]
+    return generate_draws(model, prompt_ids, [(n, generator)], sampling, eos_ids)[0]
+
+
+@torch.no_grad()
+def generate_draws(
+    model: nn.Module,
+    prompt_ids: Sequence[Sequence[int]],
+    draws: Sequence[Draw],
+    sampling: Sampling,
+    eos_ids: Collection[int],
+) -> list[list[list[Sampled]]]:
+    """What :func:`generate` gives for each of ``draws``, with all of them in one batch."""
+    if not prompt_ids or not sum(n for n, _ in draws) or sampling.max_new_tokens < 1:
+        return [[[([], False) for _ in range(n)] for _ in prompt_ids] for n, _ in draws]
     training = model.training
     model.eval()
     kind = find_decoder(model)
     if kind is None:
-        samples = _generate_by_model(model, prompt_ids, n, sampling, eos_ids, generator)
+        parts = [_generate_by_model(model, prompt_ids, n, sampling, eos_ids, source) for n, source in draws]
+        samples = [sample for part in parts for sample in part]
     else:
-        samples = [([], False)] * (len(prompt_ids) * n)
-        sampler = Sampler(sampling, len(samples), generator)
-        rows_of: dict[tuple[int, ...], list[int]] = {}
-        for at, prompt in enumerate(prompt_ids):
-            rows_of.setdefault(tuple(prompt), []).extend(range(at * n, (at + 1) * n))
-        for batch in _batches(model, rows_of, sampling.max_new_tokens):
-            prompts = list(batch)
-            repeat = [at for at, rows in enumerate(batch.values()) for _ in rows]
-            numbers = [row for rows in batch.values() for row in rows]
-            decoder = kind(model, prompts, repeat, sampling.max_new_tokens)
-            for row, sample in zip(numbers, _decode(decoder, sampler, numbers, eos_ids), strict=True):
-                samples[row] = sample
+        samples = _generate_in_batches(kind, model, prompt_ids, draws, sampling, eos_ids)
     model.train(training)
-    return [samples[start : start + n] for start in range(0, len(samples), n)]
+    rest = iter(samples)
+    return [[[next(rest) for _ in range(n)] for _ in prompt_ids] for n, _ in draws]
+
+
+def _generate_in_batches(
+    kind: type[Decoder],
+    model: nn.Module,
+    prompt_ids: Sequence[Sequence[int]],
+    draws: Sequence[Draw],
+    sampling: Sampling,
+    eos_ids: Collection[int],
+) -> list[Sampled]:
+    """Draw after draw, prompt after prompt."""
+    rows_of: dict[tuple[int, ...], list[int]] = {}
+    numbers = itertools.count()
+    for n, _ in draws:
+        for prompt in prompt_ids:
+            rows_of.setdefault(tuple(prompt), []).extend(itertools.islice(numbers, n))
+    sampler = Sampler(sampling, [(len(prompt_ids) * n, source) for n, source in draws])
+    samples: list[Sampled] = [([], False)] * sum(map(len, rows_of.values()))
+    for batch in _batches(model, rows_of, sampling.max_new_tokens):
+        repeat = [at for at, rows in enumerate(batch.values()) for _ in rows]
+        places = [row for rows in batch.values() for row in rows]
+        decoder = kind(model, list(batch), repeat, sampling.max_new_tokens)
+        for row, sample in zip(places, _decode(decoder, sampler, places, eos_ids), strict=True):
+            samples[row] = sample
+    return samples
 
 
 def _decode(decoder: Decoder, sampler: Sampler, numbers: list[int], eos_ids: Collection[int]) -> list[Sampled]:

@@ -105,16 +105,30 @@ class LLMPolicy:
 
         Raises ConfigError when an answer could run past the positions that the model was made for.
         """
-        rng = self._rng if rng is None else rng
+        return self.generate_draws(prompts, [(n, self._rng if rng is None else rng)], sampling)[0]
+
+    def generate_draws(
+        self,
+        prompts: Sequence[Prompt],
+        draws: Sequence[tuple[int, np.random.Generator]],
+        sampling: Sampling | None = None,
+    ) -> list[list[list[Generation]]]:
+        """What :meth:`generate` gives for each ``(n, rng)`` of ``draws``, sampled side by side in one batch.
+
+        The random numbers are the same as one after the other; logits may round another way in a larger batch.
+        """
         sampling = self.sampling if sampling is None else sampling
         prompt_ids = [self.encode(prompt) for prompt in prompts]
         self.refuse_too_long(max(map(len, prompt_ids), default=0), sampling.max_new_tokens)
-        generator = torch.Generator(self.device).manual_seed(int(rng.integers(2**63 - 1)))
+        sources = [(n, torch.Generator(self.device).manual_seed(int(rng.integers(2**63 - 1)))) for n, rng in draws]
         with self.computing():
-            sampled = generation.generate(self.model, prompt_ids, n, sampling, self.eos_ids, generator)
+            sampled = generation.generate_draws(self.model, prompt_ids, sources, sampling, self.eos_ids)
         return [
-            [Generation(self.decode(ids, ended), tuple(ids), ended, tuple(prompt)) for ids, ended in group]
-            for prompt, group in zip(prompt_ids, sampled, strict=True)
+            [
+                [Generation(self.decode(ids, ended), tuple(ids), ended, tuple(prompt)) for ids, ended in group]
+                for prompt, group in zip(prompt_ids, groups, strict=True)
+            ]
+            for groups in sampled
         ]
 
     def sequence_logprobs(

@@ -5,6 +5,8 @@ The same distribution as transformers' ``generate``, without sorting the vocabul
 cut first.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -20,16 +22,19 @@ class Sampler:
     """Draws one token per row and step.
 
     All random numbers of a call are drawn up front, one per row and step, so that what a row gets does not
-    depend on when the other rows end.
+    depend on when the other rows end. ``sources``: so many rows, one after the other, and their generator.
     """
 
-    def __init__(self, sampling: Sampling, rows: int, generator: torch.Generator) -> None:
+    def __init__(self, sampling: Sampling, sources: Sequence[tuple[int, torch.Generator]]) -> None:
         self.sampling = sampling
         self.greedy = sampling.temperature == 0
         if not self.greedy:
             # In (0, 1], so that the first token whose cumulative mass reaches u · total has a mass itself.
-            shape = (sampling.max_new_tokens, rows)
-            self._uniforms = 1.0 - torch.rand(shape, generator=generator, device=generator.device)
+            drawn = [
+                torch.rand((sampling.max_new_tokens, rows), generator=source, device=source.device)
+                for rows, source in sources
+            ]
+            self._uniforms = 1.0 - torch.cat(drawn, dim=1)
 
     def draw(self, logits: Tensor, step: int, rows: Tensor) -> Tensor:
         """Tokens (R,) for the float32 ``logits`` (R, V) of the rows with these numbers."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from comlrl_agents.concurrency import for_each_agent
+from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.questions import Start, agent_prompt, ask
 from comlrl_agents.types import Generation, Policy, Sampling
 from comlrl_env.joint_text import JointAdapter, joint_prompt, read_roles
@@ -104,6 +105,38 @@ class CentralSide:
                     joint.append([Generation(role) for role in roles])
             by_item.append([[roles[agent] for roles in joint] for agent in range(len(agents))])
         return Answers(by_item, reason, _counts([self.policy]))
+
+
+def answers_of(sides: Sequence[CandidateSource], agents: Sequence[str], starts: Sequence[Start]) -> list[Answers]:
+    """The answers of each side. Where both are the same models, each model samples for both sides in one batch: a step
+    of decoding takes as long for twice the rows.
+    """
+    if len(sides) == 2:
+        team, other = sides
+        if isinstance(team, Side) and isinstance(other, Side) and _same_models(team, other):
+            return _answers_of_same(team, other, agents, starts)
+    return [side.answers(agents, starts) for side in sides]
+
+
+def _same_models(team: Side, other: Side) -> bool:
+    return all(
+        isinstance(own, LLMPolicy) and own is theirs for own, theirs in zip(team.policies, other.policies, strict=True)
+    )
+
+
+def _answers_of_same(team: Side, other: Side, agents: Sequence[str], starts: Sequence[Start]) -> list[Answers]:
+    def own(agent: int) -> list[list[list[Generation]]]:
+        policy: Any = team.policies[agent]
+        prompts = [agent_prompt(start, agents[agent], policy) for start in starts]
+        draws = [(side.num_candidates, side.rngs[agent]) for side in (team, other)]
+        found: list[list[list[Generation]]] = policy.generate_draws(prompts, draws)
+        return found
+
+    models = [getattr(policy, "model", policy) for policy in team.policies]
+    by_agent = for_each_agent(own, models, concurrent=team.concurrent)
+    return [
+        Answers([[groups[side][index] for groups in by_agent] for index in range(len(starts))]) for side in range(2)
+    ]
 
 
 def _text_only(generation: Generation) -> Generation:

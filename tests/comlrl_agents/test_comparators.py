@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import torch
 
-from comlrl_agents import MADPOIterConfig, MADPOIterTrainer, ScriptedPolicy
+from comlrl_agents import MADPOIterConfig, MADPOIterTrainer, ScriptedPolicy, generation
 from comlrl_agents.comparators import Comparator, ComparatorRule, open_comparator, same_tokenizer
 from comlrl_agents.policy_history import frozen_copies
 from comlrl_agents.questions import Start
-from comlrl_agents.sides import CentralSide, Side
+from comlrl_agents.sides import CentralSide, Side, answers_of
 from comlrl_agents.streams import Streams
 from comlrl_agents.types import Generation, Sampling
 from comlrl_env.errors import ConfigError, TrainingError
@@ -39,6 +39,30 @@ def metrics_of(folder):
 
 def good(_prompt, _rng):
     return "red"
+
+
+# ------------------------------------------------------------------ one batch for both sides
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_models_that_answer_on_both_sides_are_asked_once_and_say_what_they_would_say_one_after_the_other(
+    same, monkeypatch
+):
+    team = [word_policy(0), word_policy(1)]
+    others = team if same else [team[0], word_policy(2)]
+    starts = [Start({"a": "pick", "b": "name one"}, {}), Start({"a": "pick", "b": "pick"}, {})]
+
+    def sides():
+        rngs = np.random.default_rng(5).spawn(4)
+        return [Side(team, rngs[:2], 3), Side(others, rngs[2:], 2)]
+
+    expected = [side.answers(["a", "b"], starts) for side in sides()]
+    calls = []
+    real = generation.generate_draws
+    monkeypatch.setattr(generation, "generate_draws", lambda *given: calls.append(1) or real(*given))
+    assert answers_of(sides(), ["a", "b"], starts) == expected
+    assert len(calls) == (2 if same else 4)
+    assert expected[0].by_item[0][0] != expected[1].by_item[0][0]
 
 
 # ------------------------------------------------------------------ frozen copies

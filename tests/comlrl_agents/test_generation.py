@@ -115,7 +115,7 @@ def test_every_draw_has_the_reference_probability(sampling, size, short_rows_onl
         monkeypatch.setattr(sampler, "_FIRST_CANDIDATES", 6)
     logits = 2 * torch.randn(size, generator=seeded(1))
     draws = 5000
-    drawing = sampler.Sampler(sampling, draws, seeded())
+    drawing = sampler.Sampler(sampling, [(draws, seeded())])
     drawing._uniforms = ((torch.arange(draws) + 0.5) / draws)[None]
     tokens = drawing.draw(logits.expand(draws, size).contiguous(), 0, torch.arange(draws))
     shares = torch.bincount(tokens, minlength=size) / draws

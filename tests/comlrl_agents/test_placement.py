@@ -51,7 +51,7 @@ def test_weights_become_float32_only_where_they_are_not():
 def test_products_by_speed_and_accuracy(monkeypatch, seconds, error, expected, word):
     by_name = dict(zip(("highest", "medium"), seconds, strict=True))
     monkeypatch.setattr(placement, "_matmul_seconds", lambda _sizes: by_name[torch.get_float32_matmul_precision()])
-    monkeypatch.setattr(placement, "_matmul_error", lambda: error)
+    monkeypatch.setattr(placement, "matmul_error", lambda: error)
     decision = placement.pick_float32_matmul(CPU, family("llama"))
     assert decision.value == expected
     assert word in decision.reason
@@ -59,7 +59,7 @@ def test_products_by_speed_and_accuracy(monkeypatch, seconds, error, expected, w
 
 
 def test_the_measured_error_is_that_of_float32():
-    assert 0 < placement._matmul_error() < 5e-6
+    assert 0 < placement.matmul_error() < 5e-6
 
 
 def test_threads_follow_the_containers_quota(monkeypatch):
