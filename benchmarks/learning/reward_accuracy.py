@@ -44,7 +44,7 @@ def sample_pairs(oracle: str, items: int, candidates: int, pairs: int, seed: int
     config = MADPOConfig(
         temperature=0.8, top_p=0.95, top_k=None, max_new_tokens=64, preference_num_candidates=candidates
     )
-    env = comlrl_env.TextEnv(ORACLES[oracle](seed=seed))
+    env = comlrl_env.TextEnv(ORACLES[oracle](seed=seed, num_items=items))
     rngs = np.random.default_rng([seed, 7]).spawn(3)
     side = Side(load_team("tiny", None, config), rngs[:2], candidates)
     resets = ItemSchedule(env, items).draw(rngs[2])
