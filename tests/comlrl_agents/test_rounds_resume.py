@@ -16,6 +16,7 @@ KINDS = {
     "current": {"preference_replay_mode": "nearest_k", "preference_replay_k": 2},
     "current_copy": {
         "comparator_devices": "cpu:0", "preference_replay_mode": "lambda_decay", "preference_replay_lambda": 0.5,
+        "collaboration_mode": "centralized",
     },
     "model": {"preference_replay_mode": "all_history", "preference_replay_sample_size": 9},
     "history": {"comparator_history_k": 2, "comparator_generation_mode": "centralized"},
@@ -87,7 +88,7 @@ def test_killed_twice_and_resumed_equals_uninterrupted(tmp_path, comparator):
         )  # fmt: skip
 
         def train(folder):
-            team = [word_policy(0), word_policy(1)]
+            team = [word_policy(0), word_policy(1)][: args.num_actors]
             run = MADPOIterTrainer(
                 OneWord(), agents=team, args=args, output_dir=tmp_path / folder, joint_adapter=Sections()
             )
@@ -99,5 +100,5 @@ def test_killed_twice_and_resumed_equals_uninterrupted(tmp_path, comparator):
             assert not in_a_process_of_its_own(lambda: train("killed"), kill_at)[0]
         assert in_a_process_of_its_own(lambda: train("killed"))[0]
     expected = final_files(tmp_path / "straight")
-    assert len(expected) == 2 + 3 + 2
+    assert len(expected) == 2 + 3 + args.num_actors
     assert final_files(tmp_path / "killed") == expected
