@@ -44,8 +44,8 @@ class Comparator:
     """Opens the other side for a round; what it loads, it loads once per round, and lets go of it after.
 
     ``open_policies``: where the policies of a round come from. The samples come from streams of their own
-    (``comparator/<agent>``), so the team's samples are the same whatever the comparator, up to rounding: where both sides
-    are the same models, they are sampled in one batch.
+    (``comparator/<agent>``), so the team's samples are the same whatever the comparator, up to rounding: where both
+    sides are the same models, they are sampled in one batch.
     """
 
     def __init__(
