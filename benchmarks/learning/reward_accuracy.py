@@ -33,7 +33,7 @@ class JointLength(LengthRatio):
 
     def score(self, item: Any, history: Any, responses: Any) -> Score:
         """Words / 80, at most 1."""
-        return Score(min(sum(len(text.split()) for text in responses.values()) / 80, 1.0))
+        return Score(reward=min(sum(len(text.split()) for text in responses.values()) / 80, 1.0))
 
 
 ORACLES = {"JointLength": JointLength, "LengthRatio": LengthRatio}
