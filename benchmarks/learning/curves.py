@@ -29,14 +29,17 @@ SHARED = (
     "eval_interval=16 eval_num_samples=64 eval_batch_size=64 report_to=[]"
 )
 POLICY = (
-    "temperature=0.8 top_p=0.95 top_k=null agent_learning_rate=5e-4 rollout_buffer_size=8 num_generations=8 "
-    "items_per_round=32 eval_interval=32 eval_num_samples=64 eval_batch_size=64 report_to=[]"
+    "temperature=0.8 top_p=0.95 top_k=null rollout_buffer_size=8 num_generations=8 items_per_round=32 "
+    "eval_interval=128 eval_num_samples=64 eval_batch_size=64 report_to=[]"
 )
+# Held to its initial policy by a KL term: without one the team finds what deceives the reward model within 32 updates.
 LEARNED = (
-    f"{POLICY} reward_learning_rate=3e-4 reward_train_batch_size=8 reward_num_train_epochs=2 "
-    "preference_num_candidates=16 preference_pairs_per_sample=16 pair_selection=diverse"
+    f"{POLICY} agent_learning_rate=2e-4 reference_kl_enabled=true reward_learning_rate=5e-4 reward_train_batch_size=8 "
+    "reward_num_train_epochs=2 preference_num_candidates=16 preference_pairs_per_sample=24 pair_selection=random"
 )
 BACK_ENDS = ("magrpo", "mareinforce", "marloo", "maremax", "iac", "maac")
+# The best of the others as the baseline makes nearly every advantage negative: as it is, a team loses its language.
+OWN = {"maremax": " advantage_normalization=true"}
 ROUNDS = f"{SHARED} items_per_round=8 preference_num_candidates=16 preference_pairs_per_sample=8"
 EXPERIMENTS = {
     "length-madpo-iter": (
@@ -67,15 +70,19 @@ EXPERIMENTS = {
         "winner_term_weight=0"
     ).replace("winner_term_weight=0.5 ", ""),
     **{
-        f"{task}-{name}": f"{name} env=comlrl/{env} {POLICY} num_train_epochs=8 max_new_tokens={tokens}"
-        for task, env, tokens in (("length", "LengthRatio-v0", 64), ("partition", "Partition-v0", 32))
+        f"{task}-{name}": (
+            f"{name} env=comlrl/{env} {POLICY} agent_learning_rate=5e-4 num_train_epochs={epochs} "
+            f"max_new_tokens={tokens}{OWN.get(name, '')}"
+        )
+        for task, env, tokens, epochs in (("length", "LengthRatio-v0", 64, 16), ("partition", "Partition-v0", 32, 32))
         for name in BACK_ENDS
     },
     **{
         f"{task}-marlhf-{name}": (
-            f"marlhf env=comlrl/{env} {LEARNED} rl_algorithm={name} num_train_epochs=8 max_new_tokens={tokens}"
+            f"marlhf env=comlrl/{env} {LEARNED} rl_algorithm={name} num_train_epochs={epochs} "
+            f"max_new_tokens={tokens}{OWN.get(name, '')}"
         )
-        for task, env, tokens in (("length", "LengthRatio-v0", 64), ("partition", "Partition-v0", 32))
+        for task, env, tokens, epochs in (("length", "LengthRatio-v0", 64, 8), ("partition", "Partition-v0", 32, 16))
         for name in BACK_ENDS
     },
 }
