@@ -104,12 +104,13 @@ class PolicyEpochs:
             self._update(groups, (progress.round - 1 + share) / self.args.rounds, window)
             seen = progress.items_seen
             progress.items_seen += len(buffer)
+            latest = window.latest_reward
             last = start + len(buffer) >= len(order)
             if last or len(window.stats) >= self.args.logging_steps:
                 self._log(window, groups, last=last)
                 window = Window()
             run.tracker.progress(
-                progress.round, self.args.rounds, "policy", start + len(buffer), len(order), reward=window.latest_reward
+                progress.round, self.args.rounds, "policy", start + len(buffer), len(order), reward=latest
             )
             if progress.items_seen // self.args.eval_interval > seen // self.args.eval_interval:
                 run.log_evaluation()
