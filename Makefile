@@ -29,8 +29,9 @@ $(VENV)/.real: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --editable ".[real]"
 	touch $@
 
+# Two processes of one thread each: threads of several processes that wait for each other by spinning cost minutes.
 test: setup
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 check: setup
 	$(BIN)/ruff check .

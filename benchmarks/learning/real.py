@@ -59,7 +59,8 @@ SHARED: dict[str, Any] = {
     "seed": 0,
 }
 SETTINGS: dict[str, dict[str, Any]] = {
-    "madpo-iter": SHARED | {"winner_term_weight": 0.5},
+    # Means over tokens: among pairs won by chance, sums favour the side that goes on longer (results/real.md).
+    "madpo-iter": SHARED | {"winner_term_weight": 0.5, "length_normalization": True, "dpo_beta": 2.0},
     "marlhf-iter": SHARED
     | {
         "num_train_epochs": 1,
