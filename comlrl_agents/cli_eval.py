@@ -22,6 +22,9 @@ API = tuple(
 )
 """The remote model of ``agents=api``: the comparator's fields without ``comparator_``."""
 
+OWN_KEYS = {"comparator_policy='api'": "agents=api", "comparator_api_": "api_", "eval_num_samples": "num_eval_samples"}
+"""How the configuration's fields are spelt here."""
+
 
 def evaluate_agents(keys: RunKeys) -> str:
     """Evaluate as the keys say; a table of the metrics and what became of the joint responses.
@@ -43,11 +46,23 @@ def evaluate_agents(keys: RunKeys) -> str:
         raise ConfigError(f"{next(iter(api)).removeprefix('comparator_')}: belongs to agents=api; leave it out")
     if keys.pairs is not None or (remote and keys.tokenizer is not None):
         raise ConfigError("pairs, tokenizer: have no meaning here; leave them out")
-    args = config.from_mapping(
-        config.MADPOIterConfig,
-        {"num_agents": len(env.possible_agents), **wanted, **({"comparator_policy": "api"} if remote else {}), **api},
-    )
+    given = {"num_agents": len(env.possible_agents), **wanted, **api}
+    if remote:
+        given["comparator_policy"] = "api"
+    try:
+        args = config.from_mapping(config.MADPOIterConfig, given)
+        if remote:
+            args.endpoint.request_headers()  # a key that is not set
+    except ConfigError as error:
+        raise ConfigError(_in_own_keys(str(error))) from error
     return _run(env if oracle is None else _judged(env, oracle), args, keys)
+
+
+def _in_own_keys(message: str) -> str:
+    """An error of the configuration with the keys that this command takes in place of the fields behind them."""
+    for field, key in OWN_KEYS.items():
+        message = message.replace(field, key)
+    return message
 
 
 def _judged(env: Any, folder: Any) -> Any:

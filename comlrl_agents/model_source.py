@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from comlrl_env.errors import ConfigError
 
 _HUB_TIMEOUT = 10.0
 """Seconds for the one question whether the hub knows a model; the hub's own client would retry for a minute."""
+
+UNREADABLE = (OSError, ValueError, ImportError, RuntimeError, SafetensorError)
+"""What transformers raises for files that are missing, cut, or of another model."""
 
 
 def load_model(name: str, *, gguf_file: str | None = None, with_tokenizer: bool = True) -> tuple[nn.Module, Any]:
@@ -33,7 +37,7 @@ def load_model(name: str, *, gguf_file: str | None = None, with_tokenizer: bool 
     try:
         # bf16 checkpoints become float32: AdamW loses most small updates in bf16 weights.
         model: nn.Module = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **source)
-    except (OSError, ValueError, ImportError) as error:
+    except UNREADABLE as error:
         raise _unusable("model", name, error) from error
     return (model if gguf_file is None else _without_file(model)), tokenizer
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from comlrl_agents.policy import LLMPolicy
-from comlrl_env.errors import TrainingError
+from comlrl_env.errors import ConfigError, TrainingError
 
 ScheduleType = Literal["constant", "linear", "cosine"]
 
@@ -55,7 +55,8 @@ def distinct_modules(policies: Sequence[LLMPolicy]) -> dict[int, nn.Module]:
 class TeamOptimizer:
     """AdamW for every distinct model of a team. Weight decay is 0, as usual in preference training.
 
-    ``who`` and ``rate_field`` name the models and their learning rate in errors and metrics.
+    ``who`` and ``rate_field`` name the models and their learning rate in errors and metrics. Raises ConfigError for a
+    model whose weights are all frozen.
     """
 
     def __init__(
@@ -72,6 +73,12 @@ class TeamOptimizer:
             index: [parameter for parameter in module.parameters() if parameter.requires_grad]
             for index, module in modules.items()
         }
+        for index, parameters in self._parameters.items():
+            if not parameters:
+                raise ConfigError(
+                    f"{who} {index}: its model must have a weight to learn, actually all are frozen; set "
+                    "requires_grad=True on those that are to be trained"
+                )
         self._optimizers = {
             index: torch.optim.AdamW(
                 parameters, lr=optimisation.learning_rate, weight_decay=0.0, fused=_fused(parameters)

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from comlrl_agents.model_source import load_model, load_tokenizer
+from comlrl_agents.model_source import UNREADABLE, load_model, load_tokenizer
 from comlrl_agents.placement import pick_device
 from comlrl_agents.reward_text import Joint, encode_joint
 from comlrl_agents.scalar_model import HEAD, ScalarModel, backbone_of, save_scalar
@@ -46,7 +46,10 @@ class JointRewardModel(ScalarModel):
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], *, device: str | None = None) -> Self:
-        """What :meth:`save_pretrained` wrote. Raises ConfigError for a folder that it did not write."""
+        """What :meth:`save_pretrained` wrote.
+
+        Raises ConfigError for a folder that it did not write, or in which a file is missing or damaged.
+        """
         from transformers import AutoModel
 
         path = Path(folder).expanduser()
@@ -56,11 +59,17 @@ class JointRewardModel(ScalarModel):
                 "JointRewardModel.save_pretrained (a run keeps one in model/reward_model), actually there is none"
             )
         where = pick_device(device).value
-        settings = json.loads((path / SETTINGS).read_text(encoding="utf-8"))
-        backbone = AutoModel.from_pretrained(path, dtype=torch.float32, local_files_only=True).to(where)
-        model = cls(backbone, load_tokenizer(str(path)), settings["max_length"])
-        model.head.load_state_dict(load_file(path / HEAD))
-        model.requires_grad_(False)
+        try:
+            max_length = json.loads((path / SETTINGS).read_text(encoding="utf-8"))["max_length"]
+            backbone = AutoModel.from_pretrained(path, dtype=torch.float32, local_files_only=True)
+            model = cls(backbone, load_tokenizer(str(path)), max_length)
+            model.head.load_state_dict(load_file(path / HEAD))
+        except (*UNREADABLE, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"reward model {str(folder)!r}: must hold whole files as save_pretrained wrote them, actually loading "
+                f"ends with {type(error).__name__}: {error}; copy the folder again, or train the reward model anew"
+            ) from error
+        model.to(where).requires_grad_(False)
         return model
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:

@@ -120,7 +120,9 @@ def answers_of(sides: Sequence[CandidateSource], agents: Sequence[str], starts: 
 
 def _same_models(team: Side, other: Side) -> bool:
     return all(
-        isinstance(own, LLMPolicy) and own is theirs for own, theirs in zip(team.policies, other.policies, strict=True)
+        # A policy that answers in a way of its own is asked in that way.
+        isinstance(own, LLMPolicy) and type(own).generate is LLMPolicy.generate and own is theirs
+        for own, theirs in zip(team.policies, other.policies, strict=True)
     )
 
 

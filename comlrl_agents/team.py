@@ -83,6 +83,7 @@ def _policy(source: Any, tokenizer: Any, device: str | None, config: TeamConfig)
     if isinstance(source, str):
         return load_policy(source, tokenizer, sampling=config.sampling, chat=chat, device=device)
     if isinstance(source, LLMPolicy):
+        _ready(source.model, device)
         policy = copy.copy(source)  # the user's keeps its own ways, on the same model
         policy.sampling = config.sampling
         policy.chat = source.chat if chat is None else chat
@@ -91,10 +92,15 @@ def _policy(source: Any, tokenizer: Any, device: str | None, config: TeamConfig)
         raise ConfigError(
             f"agents: must be names, folders, model objects or LLMPolicy objects, actually {type(source).__name__}"
         )
-    float32_weights(source)
-    if device is not None:
-        source.to(pick_device(device).value)
+    _ready(source, device)
     return LLMPolicy(source, tokenizer, sampling=config.sampling, chat=chat)
+
+
+def _ready(model: nn.Module, device: str | None) -> None:
+    """A model that came as an object, in place: float32 weights, on its device where one is asked for."""
+    float32_weights(model)
+    if device is not None:
+        model.to(pick_device(device).value)
 
 
 def _found(source: Any, index: int) -> Any:

@@ -89,7 +89,6 @@ class Trainer:
                 f"args: {type(self).__name__} takes a {self.config_class.__name__}, actually {type(self.args).__name__}"
             )
         self.given: GivenPairs | None = None
-        self._check_args()
         self.env, self.eval_env, self.reward_rule = env, env if eval_env is None else eval_env, reward_rule
         _check_env("env", self.env, self.args)
         _check_env("eval_env", self.eval_env, self.args)
@@ -98,6 +97,7 @@ class Trainer:
             self.env = joint_text_env(self.env, self.adapter, reward_rule)
             self.eval_env = joint_text_env(self.eval_env, self.adapter, reward_rule)
         self.agents = list(self.env.possible_agents)
+        self._check_args()
         self.folder = RunFolder(output_dir)
         policies_folder = self._subfolder("policy_checkpoint_dir", self.folder.policies)
         pairs_folder = self._subfolder("preference_replay_dir", self.folder.pairs)

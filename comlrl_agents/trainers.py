@@ -59,27 +59,36 @@ class PreferenceTrainer(Trainer):
             preference_pairs_per_sample=self.args.preference_pairs_per_sample,
             reward_rule=self.reward_rule,
         )
-        self.comparator = self._make_comparator(comparator_agents)
+        self.comparator = self._make_comparator()
 
     def _check_args(self) -> None:
         _check_comparator(self.args, self._comparator_agents)
+        self._comparator_models = self._seat_players()
         if self._pairs is not None:
             self.given = GivenPairs(self._pairs, self.args.num_actors, self.args.rounds)
 
-    def _make_comparator(self, given: Any) -> Comparator | None:
+    def _seat_players(self) -> Any:
+        """The comparator's models by name, as objects or as policies, with policies in place of players' names."""
         rule = self.args.comparator
         if rule is None:
             return None
-        named = rule.models if given is None else given
-        models = with_players(named, self.env, "comparator_agents")
+        named = rule.models if self._comparator_agents is None else self._comparator_agents
+        field = "comparator_model_name" if isinstance(rule.models, str) else "comparator_agents"
+        models = with_players(named, self.env, field)
         if rule.centralized and models is not named:
             raise ConfigError(
                 "comparator_generation_mode: a scripted player answers for one agent, so it must be 'decentralized', "
                 f"actually 'centralized' with {named!r}"
             )
+        return models
+
+    def _make_comparator(self) -> Comparator | None:
+        rule = self.args.comparator
+        if rule is None:
+            return None
 
         def load() -> list[Policy]:
-            return load_frozen(models, rule.devices, self.args)
+            return load_frozen(self._comparator_models, rule.devices, self.args)
 
         open_policies = open_comparator(rule, self.policies, self.history, load)
         return Comparator(rule, self.policies, open_policies, self.adapter)

@@ -1,7 +1,7 @@
 """Several texts per agent as joint candidates, and what becomes of each of them in an episode."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -73,7 +73,10 @@ def given_scores(
 
     Raises RewardError for a wrong number of scores, for infinite ones and for what is no number.
     """
-    values = list(score(prompts, joint))
+    given = score(prompts, joint)
+    if not isinstance(given, Iterable):
+        raise RewardError(f"score=: expected one number per candidate ({len(joint)}), actually {given!r:.80}")
+    values = list(given)
     numbers = [read_number(value) for value in values]
     if len(values) != len(joint):
         raise RewardError(f"score=: expected one number per candidate ({len(joint)}), actually {len(values)}")
@@ -81,7 +84,7 @@ def given_scores(
     scores: list[Score | None] = []
     for index, number in enumerate(numbers):
         if number is None or math.isinf(number):
-            given = values[index]
-            raise RewardError(f"score=: expected a finite number or NaN for candidate {index}, actually {given!r:.80}")
+            wrong = values[index]
+            raise RewardError(f"score=: expected a finite number or NaN for candidate {index}, actually {wrong!r:.80}")
         scores.append(failed if math.isnan(number) else Score(reward=number))
     return scores

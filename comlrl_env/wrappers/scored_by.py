@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from pettingzoo import ParallelEnv
@@ -10,7 +11,7 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper
 from comlrl_env.candidates import ScoreFunction
 from comlrl_env.errors import RewardError
 from comlrl_env.parallel import advance, begin, read_prompts
-from comlrl_env.shared_reward import RewardRule, check_rule, shared_score
+from comlrl_env.shared_reward import RewardRule, check_rule, read_number, shared_score
 
 StepResult = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]
 
@@ -52,9 +53,12 @@ class ScoredBy(BaseParallelWrapper[str, Any, Any]):
         """Play one joint action; the score function judges it."""
         acted = list(self.env.agents)
         asked = {agent: self._prompts[agent] for agent in acted}
-        values = list(self.score(asked, [{agent: actions[agent] for agent in acted}]))
-        if len(values) != 1 or math.isinf(values[0]):
-            raise RewardError(f"score=: expected one number, finite or NaN, for one joint response, actually {values}")
+        given = self.score(asked, [{agent: actions[agent] for agent in acted}])
+        values = [read_number(value) for value in given] if isinstance(given, Iterable) else []
+        if len(values) != 1 or values[0] is None or math.isinf(values[0]):
+            raise RewardError(
+                f"score=: expected one number, finite or NaN, for one joint response, actually {given!r:.80}"
+            )
         observations, rewards, terminations, truncations, infos = advance(self.env, actions)
         task = shared_score(rewards, infos, acted, self.reward_rule)
         self._prompts = read_prompts(observations, list(self.env.agents))
@@ -67,7 +71,7 @@ class ScoredBy(BaseParallelWrapper[str, Any, Any]):
         }
         return (
             observations,
-            dict.fromkeys(acted, float(values[0])),
+            dict.fromkeys(acted, values[0]),
             terminations,
             truncations,
             {agent: {**infos.get(agent, {}), **own} for agent in acted},

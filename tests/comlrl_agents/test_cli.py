@@ -238,7 +238,7 @@ def test_eval_can_take_another_split(scripted_team: dict[str, Any], monkeypatch:
         ([f"env={TASK}", "agents=tiny", "temperatures=1"], "did you mean 'temperature'"),
         ([f"env={TASK}", "agents=tiny", "dpo_beta=1"], "unknown key"),
         ([f"env={TASK}", "agents=tiny", "eval_env.shout=true"], "env.ARGUMENT"),
-        ([f"env={TASK}", "agents=tiny", "num_eval_samples=0"], "eval_num_samples"),
+        ([f"env={TASK}", "agents=tiny", "num_eval_samples=0"], "error: num_eval_samples: must lie in"),
         ([f"env={TASK}", "agents=tiny", "split=test"], "split"),
     ],
 )

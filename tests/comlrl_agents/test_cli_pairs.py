@@ -103,3 +103,17 @@ def test_a_remote_agent_is_evaluated():
         assert "statuses: error 1, ok 2" in result.stdout
         assert len(server.bodies) == 6
         assert run("eval", *common, "agents=tiny", api[0]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (["agents=api"], "error: api_url: is required by agents=api, actually None"),
+        (["agents=api", "api_url=http://localhost:9", "api_key_env=NOT_SET_1"], "error: api_key_env: the environment"),
+        (["agents=tiny", "num_eval_samples=0"], "error: num_eval_samples: must lie in"),
+    ],
+)
+def test_what_eval_refuses_is_named_by_its_own_keys(keys, message):
+    result = run("eval", "env=comlrl/LengthRatio-v0", *keys)
+    assert result.exit_code == 2
+    assert message in result.stderr

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from comlrl_agents import MADPOIterConfig, MADPOIterTrainer, ScriptedPolicy, generation
+from comlrl_agents import LLMPolicy, MADPOIterConfig, MADPOIterTrainer, ScriptedPolicy, generation
 from comlrl_agents.comparators import Comparator, ComparatorRule, open_comparator, same_tokenizer
 from comlrl_agents.policy_history import frozen_copies
 from comlrl_agents.questions import Start
@@ -63,6 +63,18 @@ def test_models_that_answer_on_both_sides_are_asked_once_and_say_what_they_would
     assert answers_of(sides(), ["a", "b"], starts) == expected
     assert len(calls) == (2 if same else 4)
     assert expected[0].by_item[0][0] != expected[1].by_item[0][0]
+
+
+def test_a_policy_that_answers_in_its_own_way_does_so_on_both_sides():
+    class Shouting(LLMPolicy):
+        def generate(self, prompts, n=1, rng=None, sampling=None):
+            return [[Generation("RED")] * n for _ in prompts]
+
+    plain = word_policy()
+    team = [Shouting(plain.model, plain.tokenizer, sampling=Sampling(4))]
+    sides = [Side(team, [np.random.default_rng(seed)], 2) for seed in (0, 1)]
+    for answers in answers_of(sides, ["a"], [Start({"a": "pick"}, {})]):
+        assert [g.text for g in answers.by_item[0][0]] == ["RED", "RED"]
 
 
 # ------------------------------------------------------------------ frozen copies

@@ -3,6 +3,7 @@ import torch
 from torch import nn
 
 from comlrl_agents.optimisation import Optimisation, TeamOptimizer
+from comlrl_env.errors import ConfigError
 
 
 @pytest.mark.parametrize("limit", [0.1, 1e6, None])
@@ -25,6 +26,12 @@ def test_a_step_is_clipping_and_adamw_as_torch_does_them(limit, fused, monkeypat
         expected.step()
         assert stats["agent_0/grad_norm"] == pytest.approx(float(norm), rel=1e-5)
     torch.testing.assert_close(own.state_dict(), plain.state_dict())
+
+
+def test_a_frozen_model_is_refused_by_its_name():
+    frozen = nn.Linear(2, 2).requires_grad_(False)
+    with pytest.raises(ConfigError, match="agent 1: its model must have a weight to learn"):
+        TeamOptimizer({0: nn.Linear(2, 2), 1: frozen}, Optimisation())
 
 
 def test_a_parameter_without_a_gradient_stays_as_it_is():

@@ -51,7 +51,8 @@ def test_gold_as_a_comparator_wins_every_pair(tmp_path):
     assert all(pair["winner_reward"] == 1.0 for pair in pairs)
 
 
-def test_what_no_player_can_play_is_refused_before_anything_is_loaded(tmp_path):
+def test_what_no_player_can_play_is_refused_before_anything_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr("comlrl_agents.trainer.load_team", None)
     with pytest.raises(ConfigError, match=r"player:silver must be a player of Partition: gold, solo, random, garbage"):
         with_players("player:silver", comlrl_env.make("comlrl/Partition-v0"), "agents")
     with pytest.raises(ConfigError, match="plays a task of comlrl_env"):
@@ -62,6 +63,10 @@ def test_what_no_player_can_play_is_refused_before_anything_is_loaded(tmp_path):
     )  # fmt: skip
     with pytest.raises(ConfigError, match="must be 'decentralized'"):
         MADPOIterTrainer(comlrl_env.make("comlrl/Partition-v0"), args=args, output_dir=tmp_path)
+    for field, value in (("comparator_model_name", "player:gild"), ("comparator_agents", ["tiny", "player:gild"])):
+        args = MADPOIterConfig(**SMALL, comparator_policy="model", **{field: value})
+        with pytest.raises(ConfigError, match=f"{field}: player:gild must be a player"):
+            MADPOIterTrainer(comlrl_env.make("comlrl/Partition-v0"), args=args, output_dir=tmp_path)
 
 
 def test_the_command_line_evaluates_players():

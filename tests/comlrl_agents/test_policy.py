@@ -99,6 +99,14 @@ def test_a_missing_model_is_named_at_once(tmp_path, monkeypatch):
         LLMPolicy(tmp_path, tokenizer=word_tokenizer())
 
 
+def test_a_model_whose_file_was_cut_is_named(tmp_path):
+    word_policy().save(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:2000])
+    with pytest.raises(ConfigError, match=r"transformers cannot load it .*see whether the files are complete"):
+        load_policy(str(tmp_path))
+
+
 def test_an_object_without_origin_needs_its_tokenizer():
     with pytest.raises(ConfigError, match=r"LlamaForCausalLM was given as an object .* pass its tokenizer"):
         LLMPolicy(word_model())

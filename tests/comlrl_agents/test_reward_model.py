@@ -176,6 +176,18 @@ def test_another_folder_is_no_reward_model(tmp_path):
         JointRewardModel.from_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["reward_model.json", "config.json", "model.safetensors", "scalar_head.safetensors"])
+@pytest.mark.parametrize("content", [None, b"{}", b"\x10\0"])
+def test_a_damaged_folder_is_named(tmp_path, name, content):
+    reward_model().save_pretrained(tmp_path)
+    if content is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=f"reward model '{tmp_path}'"):
+        JointRewardModel.from_pretrained(tmp_path, device="cpu")
+
+
 def test_the_head_is_drawn_from_the_seed_alone():
     torch.manual_seed(3)
     one = JointRewardModel(backbone_of(word_model()), word_tokenizer(), seed=5)

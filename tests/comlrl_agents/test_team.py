@@ -1,6 +1,7 @@
 """From what is passed as ``agents`` to a team that samples as its configuration says."""
 
 import pytest
+import torch
 
 from comlrl_agents import team
 from comlrl_agents.config import MADPOConfig
@@ -20,6 +21,19 @@ def test_a_policy_lends_its_model_and_the_configuration_says_how_it_samples():
     assert first.model is second.model is own.model
     assert own.sampling == Sampling(3, temperature=0.1)  # and the policy itself stays what it was
     assert own.chat is None
+
+
+def test_a_policy_in_low_precision_is_trained_in_float32():
+    own = word_policy()
+    own.model.bfloat16()
+    (policy, _) = load_team([own, word_policy(1)], None, CONFIG)
+    assert {parameter.dtype for parameter in policy.model.parameters()} == {torch.float32}
+
+
+def test_a_policy_goes_to_the_device_of_its_agent():
+    config = MADPOConfig(agent_devices=["cpu", "meta"])
+    devices = [policy.device.type for policy in load_team([word_policy(), word_policy(1)], None, config)]
+    assert devices == ["cpu", "meta"]
 
 
 def test_a_configuration_that_leaves_the_chat_open_takes_that_of_the_policy():

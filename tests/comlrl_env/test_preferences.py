@@ -225,6 +225,9 @@ def test_a_score_function_takes_the_place_of_the_oracle():
     env.reset(seed=0)
     with pytest.raises(RewardError, match=r"a finite number or NaN for candidate 0, actually '1.0'"):
         env.step(side(1, 2), score=lambda prompts, joint: ["1.0", 1.0])
+    env.reset(seed=0)
+    with pytest.raises(RewardError, match=r"expected one number per candidate \(2\), actually None"):
+        env.step(side(1, 2), score=lambda prompts, joint: None)
 
 
 def test_a_processor_without_a_number_stops():

@@ -50,7 +50,7 @@ def test_a_score_that_is_no_number_fails_and_an_infinite_one_is_refused():
     _, rewards, *_, infos = wrapped.step(answers(wrapped))
     assert all(map(math.isnan, rewards.values()))
     assert infos["author_0"]["reward_status"] == "error"
-    for wrong in ([math.inf], [], [1.0, 2.0]):
+    for wrong in ([math.inf], [], [1.0, 2.0], None, [None], ["1.0"]):
         wrapped = ScoredBy(env(), lambda prompts, joint, wrong=wrong: wrong)
         wrapped.reset(seed=0)
         with pytest.raises(RewardError, match="expected one number, finite or NaN"):
