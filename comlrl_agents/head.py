@@ -24,6 +24,9 @@ _ELEMENTS_WITHOUT_GRAPH = 1 << 24
 """Without a graph the logits are not kept: this many at a time, 64 MiB in float32."""
 
 
+_LARGE_EMBEDDING = 1 << 22
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Head:
     """A model taken apart: ``model(ids).logits == linear(backbone(ids).last_hidden_state)``, bit for bit."""
@@ -54,11 +57,12 @@ def gradients_in_place() -> Iterator[None]:
 def few_lookups(head: Head) -> Iterator[None]:
     """Within :func:`gradients_in_place`, the backbone's embedding gets a gradient for the tokens that it saw only.
 
-    On CPUs, where adding such a gradient has a fixed order, and where ``.grad`` is there to be added to.
+    On CPUs, where adding such a gradient has a fixed order, where ``.grad`` is there to be added to, and for embeddings
+    so large that a gradient of their size takes time.
     """
     embedding: Any = head.backbone.get_input_embeddings()  # type: ignore[operator]  # transformers' method
     few = _in_place.get() and isinstance(embedding, nn.Embedding) and not embedding.scale_grad_by_freq
-    few = few and embedding.weight.device.type == "cpu"
+    few = few and embedding.weight.device.type == "cpu" and embedding.weight.numel() >= _LARGE_EMBEDDING
     if not few or (embedding.weight.grad is None and embedding.weight is not head.linear.weight):
         yield
         return

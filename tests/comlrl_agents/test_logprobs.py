@@ -178,7 +178,8 @@ def test_two_backward_passes_through_one_graph():
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma3", "gpt2", "qwen2"])  # tied to the embedding or not
-def test_a_gradient_added_in_place_is_the_same_gradient(name):
+def test_a_gradient_added_in_place_is_the_same_gradient(name, monkeypatch):
+    monkeypatch.setattr(head, "_LARGE_EMBEDDING", 1)
     model = family(name)
     prompts, completions, weights = [[1, 4], [5]], [[6, 7, 2], [8]], torch.tensor([0.5, -2.0])
 
