@@ -36,9 +36,16 @@ def load_model(name: str, *, gguf_file: str | None = None, with_tokenizer: bool 
     tokenizer = _tokenizer(name, source) if with_tokenizer else None
     try:
         # bf16 checkpoints become float32: AdamW loses most small updates in bf16 weights.
-        model: nn.Module = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **source)
+        model, info = AutoModelForCausalLM.from_pretrained(
+            name, dtype=torch.float32, output_loading_info=True, **source
+        )
     except UNREADABLE as error:
         raise _unusable("model", name, error) from error
+    if missing := sorted(info["missing_keys"]):
+        raise ConfigError(
+            f"model {name!r}: its files must hold every weight of {type(model).__name__}, actually {len(missing)} are "
+            f"not there ({', '.join(missing[:3])}, …), and would be random; get the files again, or name another model"
+        )
     return (model if gguf_file is None else _without_file(model)), tokenizer
 
 

@@ -185,6 +185,7 @@ class RunState:
     def _fingerprint(self) -> dict[str, Any]:
         run = self.trainer
         described = {
+            "Trainer": type(run).__name__,  # first in order: fields that only one of two trainers has say less
             "env": str(run.env),
             "agents": run.agents,
             "num_items": run.items.num_items,

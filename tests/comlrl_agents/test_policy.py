@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from comlrl_agents import LLMPolicy, ScriptedPolicy, load_policy
@@ -107,6 +108,15 @@ def test_a_model_whose_file_was_cut_is_named(tmp_path):
         load_policy(str(tmp_path))
 
 
+def test_a_model_whose_file_lacks_a_weight_is_refused_instead_of_filled_up(tmp_path):
+    word_policy().save(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["model.norm.weight"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=r"1 are not there \(model\.norm\.weight, …\), and would be random"):
+        load_policy(str(tmp_path))
+
+
 def test_an_object_without_origin_needs_its_tokenizer():
     with pytest.raises(ConfigError, match=r"LlamaForCausalLM was given as an object .* pass its tokenizer"):
         LLMPolicy(word_model())
@@ -140,7 +150,7 @@ def test_a_model_out_of_a_gguf_file_can_be_saved(tmp_path, monkeypatch):
     def from_pretrained(name, **asked):
         assert asked["gguf_file"] == "weights.gguf"
         loaded.hf_quantizer, loaded.config.quantization_config = Packed(), {"quant_method": "gguf"}
-        return loaded
+        return loaded, {"missing_keys": set()}
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
     monkeypatch.setattr(AutoTokenizer, "from_pretrained", lambda *_, **__: word_tokenizer())

@@ -221,6 +221,13 @@ def test_a_checkpoint_that_does_not_fit_is_refused_before_anything_changes(tmp_p
     assert same_weights(other.policies[0].model, word_model(0))
 
 
+def test_a_run_of_another_trainer_is_named(tmp_path):
+    iterative(tmp_path, num_iterations=1).train()
+    other = MADPOTrainer(ColourEnv(), agents=team(), args=MADPOConfig(**SMALL), output_dir=tmp_path)
+    with pytest.raises(CheckpointError, match=r"Trainer was 'MADPOIterTrainer' .* and is 'MADPOTrainer' now"):
+        other.train(resume_from_checkpoint=True)
+
+
 def test_another_model_is_refused_by_tensor_name(tmp_path):
     iterative(tmp_path).train()
     from comlrl_agents import LLMPolicy
