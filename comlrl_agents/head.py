@@ -54,16 +54,17 @@ def gradients_in_place() -> Iterator[None]:
 
 
 @contextmanager
-def few_lookups(head: Head) -> Iterator[None]:
+def few_lookups(backbone: nn.Module, head: nn.Linear | None = None) -> Iterator[None]:
     """Within :func:`gradients_in_place`, the backbone's embedding gets a gradient for the tokens that it saw only.
 
     On CPUs, where adding such a gradient has a fixed order, where ``.grad`` is there to be added to, and for embeddings
     so large that a gradient of their size takes time.
     """
-    embedding: Any = head.backbone.get_input_embeddings()  # type: ignore[operator]  # transformers' method
+    embedding: Any = backbone.get_input_embeddings()  # type: ignore[operator]  # transformers' method
     few = _in_place.get() and isinstance(embedding, nn.Embedding) and not embedding.scale_grad_by_freq
     few = few and embedding.weight.device.type == "cpu" and embedding.weight.numel() >= _LARGE_EMBEDDING
-    if not few or (embedding.weight.grad is None and embedding.weight is not head.linear.weight):
+    tied = few and head is not None and embedding.weight is head.weight
+    if not few or (embedding.weight.grad is None and not tied):
         yield
         return
     before, embedding.sparse = embedding.sparse, True

@@ -174,7 +174,7 @@ def _flat_logprobs(model: nn.Module, batch: list[Row]) -> tuple[Tensor, list[Row
     """Log-probabilities of all scored tokens of the batch, row after row, and the order of the rows."""
     head = find_head(model)
     if head is not None:
-        with few_lookups(head):
+        with few_lookups(head.backbone, head.linear):
             states, order = scored_states(head.backbone, batch, "last_hidden_state")
         return target_logprobs(head.linear, states, _targets(order, states)), order
     states, order = scored_states(model, batch, "logits")
@@ -188,7 +188,7 @@ def _backward_flat(model: nn.Module, batch: list[Row], weight: Mapping[Row, floa
         values, order = _flat_logprobs(model, batch)
         torch.autograd.backward(values, _per_token(order, weight, values))
         return values.detach(), order
-    with gradients_in_place(), few_lookups(head):
+    with gradients_in_place(), few_lookups(head.backbone, head.linear):
         states, order = scored_states(head.backbone, batch, "last_hidden_state")
     weights = _per_token(order, weight, states)
     values, grad = accumulate_gradient(head.linear, states.detach(), _targets(order, states), weights)

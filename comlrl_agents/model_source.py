@@ -34,11 +34,12 @@ def load_model(name: str, *, gguf_file: str | None = None, with_tokenizer: bool 
     name = os.path.expanduser(name)
     source = _located(name, gguf_file)
     tokenizer = _tokenizer(name, source) if with_tokenizer else None
+    load: Any = AutoModelForCausalLM.from_pretrained  # its annotation knows of no loading info
+    model: nn.Module
+    info: dict[str, Any]
     try:
         # bf16 checkpoints become float32: AdamW loses most small updates in bf16 weights.
-        model, info = AutoModelForCausalLM.from_pretrained(
-            name, dtype=torch.float32, output_loading_info=True, **source
-        )
+        model, info = load(name, dtype=torch.float32, output_loading_info=True, **source)
     except UNREADABLE as error:
         raise _unusable("model", name, error) from error
     if missing := sorted(info["missing_keys"]):

@@ -2,7 +2,7 @@
 
 import copy
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -36,12 +36,15 @@ class PolicyHistory:
     def load(self, number: int, devices: Sequence[torch.device | None] | None = None) -> list[LLMPolicy]:
         """Frozen copies of the team with the weights of policy ``number``; sharing agents share the copy.
 
-        ``devices``: where each agent's copy goes; None: where the agent is.
+        ``devices``: where each agent's copy goes; None: where the agent is. On the CPU the weights stay in the file,
+        and are read as they are used.
+
+        Raises:
+            RuntimeError: a file lacks a tensor, or it has another shape.
+
         """
-        frozen = frozen_copies(self._team, devices or [None] * len(self._team))
-        for index in distinct_modules(self._team):
-            load_weights(frozen[index].model, self.path(number) / f"agent_{index}.safetensors")
-        return frozen
+        files = {index: self.path(number) / f"agent_{index}.safetensors" for index in distinct_modules(self._team)}
+        return frozen_copies(self._team, devices or [None] * len(self._team), files)
 
     def prune(self, keep: set[int]) -> None:
         """Delete all saved policies whose numbers are not in ``keep``."""
@@ -51,26 +54,46 @@ class PolicyHistory:
                 shutil.rmtree(path)
 
 
-def frozen_copies(team: Sequence[LLMPolicy], devices: Sequence[torch.device | None]) -> list[LLMPolicy]:
-    """Copies of the policies without gradients on the given devices; sharing agents share the first one's copy."""
+def frozen_copies(
+    team: Sequence[LLMPolicy], devices: Sequence[torch.device | None], files: Mapping[int, Path] | None = None
+) -> list[LLMPolicy]:
+    """Copies of the policies without gradients on the given devices; sharing agents share the first one's copy.
+
+    ``files``: where other weights for them are stored, by the index of the first agent that uses them.
+    """
     copies: dict[int, torch.nn.Module] = {}
     for index, module in distinct_modules(team).items():
-        copies[id(module)] = _frozen_copy(module, devices[index])
+        values = {} if files is None else _stored_values(module, files[index])
+        copies[id(module)] = _frozen_copy(module, devices[index], values)
     frozen = [copy.copy(policy) for policy in team]
     for policy in frozen:
         policy.model = copies[id(policy.model)]
     return frozen
 
 
-def _frozen_copy(module: torch.nn.Module, device: torch.device | None) -> torch.nn.Module:
-    """A copy whose tensors are made on ``device`` at once: the device they come from need not hold them twice."""
+def _frozen_copy(
+    module: torch.nn.Module, device: torch.device | None, values: Mapping[int, torch.Tensor]
+) -> torch.nn.Module:
+    """A copy whose tensors are made on ``device`` at once: the device they come from need not hold them twice.
+
+    ``values``: other values for tensors of ``module``, by their identity, that nothing else writes to.
+    """
     made: dict[int, object] = {}
     for tensor in [*module.parameters(), *module.buffers()]:
-        own = tensor.detach().to(tensor.device if device is None else device, copy=True)
+        place = tensor.device if device is None else device
+        stored = values.get(id(tensor))
+        own = tensor.detach().to(place, copy=True) if stored is None else stored.to(place, tensor.dtype)
         made[id(tensor)] = torch.nn.Parameter(own, False) if isinstance(tensor, torch.nn.Parameter) else own
     twin = copy.deepcopy(module, made)
     twin.requires_grad_(False)
     return twin
+
+
+def _stored_values(module: torch.nn.Module, path: Path) -> dict[int, torch.Tensor]:
+    """What :func:`weights` kept, by the identity of the module's tensors."""
+    stored, state = load_file(path), module.state_dict(keep_vars=True)
+    _refuse_misfit(stored, state, path)
+    return {id(state[name]): tensor for name, tensor in stored.items()}
 
 
 def weights(module: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -92,12 +115,20 @@ def load_weights(module: torch.nn.Module, path: Path) -> None:
         RuntimeError: a tensor is missing or has another shape.
 
     """
-    stored = load_file(path)
-    state = module.state_dict()
+    stored, state = load_file(path), module.state_dict()
+    _refuse_misfit(stored, state, path)
+    with torch.no_grad():
+        for name, tensor in stored.items():
+            state[name].copy_(tensor)
+
+
+def _refuse_misfit(stored: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor], path: Path) -> None:
     pointers = {tensor.data_ptr() for name, tensor in state.items() if name in stored}
     missing = [n for n, t in state.items() if n not in stored and t.data_ptr() not in pointers]
     if missing:
         raise RuntimeError(f"{path}: has no tensor {missing[0]!r}")
-    with torch.no_grad():
-        for name, tensor in stored.items():
-            state[name].copy_(tensor)
+    for name, tensor in stored.items():
+        if state[name].shape != tensor.shape:
+            raise RuntimeError(
+                f"{path}: {name!r} has the shape {tuple(tensor.shape)}, the model's is {tuple(state[name].shape)}"
+            )

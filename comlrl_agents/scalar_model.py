@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from comlrl_agents.forward import forward
+from comlrl_agents.head import few_lookups, gradients_in_place
 from comlrl_agents.logprobs import micro_batches, without_dropout
 from comlrl_agents.scored_states import Row, scored_states
 
@@ -77,11 +78,12 @@ class ScalarModel(nn.Module):
             total[_open(row)] = total.get(_open(row), 0.0) + weight
         without_dropout(self.backbone)
         for batch in micro_batches(total, micro_batch_tokens):
-            values, order = self._batch(batch)
+            with gradients_in_place():
+                values, order = self._batch(batch)
             values.backward(torch.tensor([total[row] for row in order], device=values.device))  # type: ignore[no-untyped-call]  # torch's own annotation
 
     def _batch(self, batch: Sequence[Row]) -> tuple[Tensor, list[Row]]:
-        with self._computing():
+        with self._computing(), few_lookups(self.backbone):
             states, order = scored_states(self.backbone, batch, "last_hidden_state")
         ends = torch.tensor([len(tokens) for _, tokens in order], device=states.device).cumsum(0) - 1
         return self._read(states[ends]), order

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from comlrl_agents.head import gradients_in_place
 from comlrl_agents.losses import bradley_terry_loss
 from comlrl_agents.optimisation import Optimisation, TeamOptimizer
 from comlrl_agents.reward_model import JointRewardModel
@@ -58,7 +59,7 @@ class RewardFit:
         self.optimizer.clear_gradients()
         budget = self.rule.micro_batch_tokens
         rows = self.model.encode([text for text, _ in _sides(pairs)])
-        with torch.set_grad_enabled(budget is None):
+        with torch.set_grad_enabled(budget is None), gradients_in_place():
             values = self.model.values(rows)
         table = values.detach().cpu().requires_grad_()
         winners, losers = _per_side(pairs, table)
