@@ -3,6 +3,8 @@
 Nothing heavy is imported here: ``comlrl --help`` and ``comlrl envs`` answer in under a second.
 """
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -217,5 +219,7 @@ def report(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run fol
 
 
 def main() -> None:
-    """The console script."""
+    """The console script. Modules in the working directory can be named, as with ``python -m``."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
     app()

@@ -232,6 +232,8 @@ class Trainer:
 
     def log_evaluation(self) -> None:
         """Evaluate the current team and write the figures down."""
+        current = min(self.progress.round, self.args.rounds)
+        self.tracker.progress(current, self.args.rounds, "evaluate", 0, self.args.eval_num_samples)
         with self.timed("evaluate"):
             metrics, samples = self._evaluate(self.args.eval_num_samples)
         self.progress.evaluated_at = self.progress.updates

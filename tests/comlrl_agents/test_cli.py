@@ -305,6 +305,9 @@ def test_a_new_task_works_as_it_is_written(tmp_path: Path, monkeypatch: pytest.M
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path / "mine")]
     tested = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert tested.returncode == 0, tested.stdout
+    script = [str(Path(sys.executable).parent / "comlrl"), "check", "rhyme_pair:RhymePair"]
+    checked = subprocess.run(script, cwd=tmp_path / "mine", capture_output=True, text=True, check=False)
+    assert checked.stdout == "rhyme_pair:RhymePair: no finding\n", checked.stderr
 
 
 def test_columns_align_words_left_and_numbers_right():
