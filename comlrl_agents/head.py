@@ -60,8 +60,8 @@ def few_lookups(backbone: nn.Module, head: nn.Linear | None = None) -> Iterator[
     On CPUs, where adding such a gradient has a fixed order, where ``.grad`` is there to be added to, and for embeddings
     so large that a gradient of their size takes time.
     """
-    embedding: Any = backbone.get_input_embeddings()  # type: ignore[operator]  # transformers' method
-    few = _in_place.get() and isinstance(embedding, nn.Embedding) and not embedding.scale_grad_by_freq
+    embedding: Any = backbone.get_input_embeddings() if _in_place.get() else None  # type: ignore[operator]  # transformers' method
+    few = isinstance(embedding, nn.Embedding) and not embedding.scale_grad_by_freq
     few = few and embedding.weight.device.type == "cpu" and embedding.weight.numel() >= _LARGE_EMBEDDING
     tied = few and head is not None and embedding.weight is head.weight
     if not few or (embedding.weight.grad is None and not tied):
