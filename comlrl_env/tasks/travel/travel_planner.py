@@ -129,7 +129,7 @@ class TravelPlanner(ReferenceTask):
         180,
         config="{split}",
     )
-    item_cost = 16  # level 2 takes 10 to 13 times what its random generator alone does
+    item_cost = 12
     reward_figures: ClassVar = {
         "strict": {"gold": 1.0, "solo": 0.05, "random": 0.31},
         "reference": {"gold": 1.15, "solo": 0.37, "random": 0.85},

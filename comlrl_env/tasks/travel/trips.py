@@ -15,9 +15,10 @@ Albury Bexhill Corby Dover Epsom Falmouth Grantham Hythe Ilford Jarrow Kendal Ly
 Selby Thirsk Ulverston Ventnor Whitby Yarm Amble
 """
 TOWNS = tuple(_TOWNS.split())
-_HOTELS = ("Anchor", "Beacon", "Castle", "Dolphin")
 _FOODS = ("Chinese", "French", "Indian", "Italian", "Mexican")
 _FEATURES = ("pets", "parking", "a pool")
+# The first hotel has everything, so that every wish can be met.
+_HOTELS = {"Anchor": _FEATURES, "Beacon": ("a pool",), "Castle": ("parking",), "Dolphin": ("pets",)}
 _MODES = ("bus", "train", "flight")
 _SIGHTS = ("museum", "castle ruin", "botanic garden", "old harbour", "gallery", "lighthouse")
 RESTAURANTS = 9
@@ -64,22 +65,14 @@ def make_trip(rng: np.random.Generator, towns: int, wanted: int) -> dict[str, An
 
 def _town(town: str, draws: Any) -> dict[str, Any]:
     hotels = [
-        # The first hotel has everything, so that every wish can be met.
-        {
-            "name": f"{name} {town}",
-            "price": 30 + next(draws) % 90,
-            "features": [f for n, f in enumerate(_FEATURES) if number == 0 or (number + n) % 3 == 0],
-        }
-        for number, name in enumerate(_HOTELS)
+        {"name": f"{name} {town}", "price": 30 + next(draws) % 90, "features": [*features]}
+        for name, features in _HOTELS.items()
     ]
-    start = next(draws)
+    start = next(draws) % len(_FOODS)
+    foods = (_FOODS * 3)[start : start + RESTAURANTS]
     restaurants = [
-        {
-            "name": f"{_FOODS[(start + i) % 5]} House {1 + i} {town}",
-            "foods": [_FOODS[(start + i) % 5]],
-            "price": 5 + next(draws) % 30,
-        }
-        for i in range(RESTAURANTS)
+        {"name": f"{food} House {number} {town}", "foods": [food], "price": 5 + next(draws) % 30}
+        for number, food in enumerate(foods, start=1)
     ]
     first = next(draws)
     sights = [f"{town} {_SIGHTS[(first + i) % len(_SIGHTS)]}" for i in range(4)]
