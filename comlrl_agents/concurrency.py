@@ -2,9 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from typing import TypeVar
 
 T = TypeVar("T")
+
+_in_thread: ContextVar[bool] = ContextVar("agent_in_thread", default=False)
+
+
+def side_by_side() -> bool:
+    """Whether this is the thread of one agent of several that are at work."""
+    return _in_thread.get()
 
 
 def for_each_agent(work: Callable[[int], T], models: Sequence[object], *, concurrent: bool) -> list[T]:
@@ -22,6 +30,7 @@ def for_each_agent(work: Callable[[int], T], models: Sequence[object], *, concur
         agents_of.setdefault(id(model), []).append(agent)
 
     def in_turn(agents: list[int]) -> list[T]:
+        _in_thread.set(True)
         return [work(agent) for agent in agents]
 
     with ThreadPoolExecutor(len(agents_of), thread_name_prefix="agent") as pool:

@@ -98,6 +98,12 @@ def find_decoder(model: nn.Module) -> type[Decoder] | None:
 _known: "WeakKeyDictionary[nn.Module, type[Decoder] | None]" = WeakKeyDictionary()
 
 
+def inherit_decoder(model: nn.Module, twin: nn.Module) -> None:
+    """What :func:`find_decoder` knows of ``model`` holds for ``twin``, a copy of it."""
+    if model in _known:
+        _known[twin] = _known[model]
+
+
 @torch.no_grad()
 def _agrees(model: nn.Module, kind: type[Decoder]) -> bool:
     try:

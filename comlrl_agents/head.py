@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -96,6 +97,19 @@ def find_head(model: nn.Module) -> Head | None:
     return head
 
 
+def inherit_head(model: nn.Module, twin: nn.Module) -> None:
+    """What :func:`find_head` knows of ``model`` holds for ``twin``, a copy of it."""
+    linear, head = _known.get(model, (None, None))
+    if linear is None:
+        return
+    names = {own: name for name, own in model.named_modules()}
+    taken = None
+    if head is not None:
+        own: Any = twin.get_submodule(names[head.linear])
+        taken = Head(twin.get_submodule(names[head.backbone]), own)
+    _known[twin] = (twin.get_submodule(names[linear]), taken)
+
+
 @torch.no_grad()
 def _agrees(model: nn.Module, backbone: nn.Module, linear: nn.Linear) -> bool:
     ids = torch.arange(6, device=linear.weight.device).view(2, 3) % linear.out_features
@@ -164,11 +178,12 @@ def _add_product_to_grad(parameter: Tensor, left: Tensor, right: Tensor) -> None
 class _TargetLogProbs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
-        buffer = _logits(hidden, weight, bias)
+        ctx.in_place, on_cpu = _in_place.get() and weight.is_leaf, hidden.device.type == "cpu"
+        ctx.borrowed = _borrow(len(hidden) * len(weight), hidden.dtype) if ctx.in_place and on_cpu else None
+        buffer = _logits(hidden, weight, bias, ctx.borrowed)
         logprobs, sums = _exponentials_(buffer, targets)
         ctx.save_for_backward(hidden, weight, bias, targets)
         ctx.kept = (buffer, sums)
-        ctx.in_place = _in_place.get() and weight.is_leaf
         return logprobs
 
     @staticmethod
@@ -183,18 +198,42 @@ class _TargetLogProbs(torch.autograd.Function):
         _to_gradient_(buffer, sums, targets, grad)
         if ctx.in_place and ctx.needs_input_grad[1]:
             _add_product_to_grad(weight, buffer.T, hidden)
-        return (
+        found = (
             buffer @ weight.to(buffer.dtype) if ctx.needs_input_grad[0] else None,
             (buffer.T @ hidden).to(weight.dtype) if ctx.needs_input_grad[1] and not ctx.in_place else None,
             buffer.sum(0, dtype=bias.dtype) if ctx.needs_input_grad[2] else None,
             None,
         )
+        if ctx.borrowed is not None:
+            _spare.append(ctx.borrowed)
+            ctx.borrowed = None
+        return found
 
 
-def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+_borrowing = Lock()
+_spare: list[Tensor] = []
+"""Buffers of past updates on the CPU. The next update needs as many: made anew they would come to lie elsewhere, and
+the memory freed around them would not serve again (0.5 GiB more at the second update of two 270 M models)."""
+
+
+def _borrow(size: int, dtype: torch.dtype) -> Tensor:
+    """A flat buffer of at least this size; a spare one that is too small goes when a larger one comes."""
+    with _borrowing:  # agents may be at work side by side
+        fit = [at for at, spare in enumerate(_spare) if spare.dtype == dtype and len(spare) >= size]
+        if fit:
+            return _spare.pop(fit[0])
+        if _spare:
+            _spare.pop()
+    return torch.empty(size, dtype=dtype)
+
+
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, flat: Tensor | None = None) -> Tensor:
+    """The logits (N, V), at the beginning of ``flat`` if that is given."""
+    place = None if flat is None else flat[: len(hidden) * len(weight)].view(len(hidden), len(weight))
     with torch.autocast(hidden.device.type, enabled=False):
-        bias = None if bias is None else bias.to(hidden.dtype)
-        return nn.functional.linear(hidden, weight.to(hidden.dtype), bias)
+        # Not nn.functional.linear, which through oneDNN has the logits twice for a moment.
+        logits = torch.mm(hidden, weight.to(hidden.dtype).T, out=place)
+        return logits if bias is None else logits.add_(bias.to(hidden.dtype))
 
 
 def _exponentials_(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

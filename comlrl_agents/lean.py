@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from comlrl_agents.attention import by_mkl
 from comlrl_agents.forward import forward
 from comlrl_agents.head import find_head
 from comlrl_agents.tokens import pad
@@ -58,9 +59,10 @@ class LeanDecoder:
         x = self._embedding.index_select(0, tokens)
         cos = self._cos.index_select(0, self._positions)[:, None]
         sin = self._sin.index_select(0, self._positions)[:, None]
-        for layer in self._layers:
-            x = layer.step(x, cos, sin, self._at, self._places, self._bias)
-        self.logits = functional.linear(_normed(x, self._eps), *self._out)
+        with by_mkl():
+            for layer in self._layers:
+                x = layer.step(x, cos, sin, self._at, self._places, self._bias)
+            self.logits = functional.linear(_normed(x, self._eps), *self._out)
         self._at += 1
         self._positions = self._positions + 1
 

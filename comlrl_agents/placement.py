@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import nn
 
+from comlrl_agents.attention import settle_attention
 from comlrl_env.errors import ConfigError
 
 T = TypeVar("T")
@@ -106,6 +107,7 @@ def tune(device: torch.device, model: nn.Module) -> dict[str, str]:
     threads, allocator, matmul = pick_threads(), tune_allocator(device), pick_float32_matmul(device, model)
     torch.set_num_threads(threads.value)
     torch.set_float32_matmul_precision(matmul.value)
+    settle_attention()
     return {
         "threads": f"{threads.value}: {threads.reason}",
         "allocator": allocator.reason,

@@ -8,8 +8,11 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from comlrl_agents.decoders import inherit_decoder
+from comlrl_agents.head import inherit_head
 from comlrl_agents.optimisation import distinct_modules
 from comlrl_agents.policy import LLMPolicy
+from comlrl_agents.scored_states import inherit_sharing
 
 
 class PolicyHistory:
@@ -86,6 +89,8 @@ def _frozen_copy(
         made[id(tensor)] = torch.nn.Parameter(own, False) if isinstance(tensor, torch.nn.Parameter) else own
     twin = copy.deepcopy(module, made)
     twin.requires_grad_(False)
+    for inherit in (inherit_head, inherit_sharing, inherit_decoder):
+        inherit(module, twin)
     return twin
 
 

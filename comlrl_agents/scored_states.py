@@ -99,7 +99,8 @@ def _shared(
         fork = copy.copy(past)
         fork.layers = [copy.copy(layer) for layer in past.layers]
         index = torch.tensor([number[prompt] for prompt, _ in batch], device=device)
-        fork.batch_select_indices(index)
+        for layer in fork.layers:  # as batch_select_indices does, but with a backward pass that adds whole rows
+            layer.keys, layer.values = layer.keys.index_select(0, index), layer.values.index_select(0, index)
         fed, there = (x.to(device) for x in pad([completion[:-1] for _, completion in batch], "right"))
         steps = torch.arange(fed.shape[1], device=device)
         seen = torch.cat([real[index], there], dim=1).long()
@@ -126,6 +127,13 @@ def _can_share(module: nn.Module, output: str) -> bool:
     if module not in _sharing:
         _sharing[module] = _sharing_agrees(module, output)
     return _sharing[module]
+
+
+def inherit_sharing(model: nn.Module, twin: nn.Module) -> None:
+    """What was tried out on ``model`` or its parts holds for ``twin``, a copy of it."""
+    for name, own in model.named_modules():
+        if own in _sharing:
+            _sharing[twin.get_submodule(name)] = _sharing[own]
 
 
 @torch.no_grad()

@@ -212,7 +212,7 @@ class Trainer:
         if not self.args.drift_samples:
             return {}
         with self.timed("drift"):
-            initial = self.history.load(0)
+            initial = self.history.load(0) if self.progress.updates else self.policies
             return {
                 f"agent_{i}/drift": mean_logprob(policy, own[: self.args.drift_samples])
                 for i, (policy, own) in enumerate(zip(initial, samples, strict=True))

@@ -195,6 +195,30 @@ def test_a_gradient_added_in_place_is_the_same_gradient(name, monkeypatch):
     assert_same_gradients(twice(head.gradients_in_place), once_allocated)
 
 
+def test_buffers_serve_again_and_graphs_alive_at_once_have_their_own(monkeypatch):
+    monkeypatch.setattr(head, "_spare", [])
+    model = family("llama")
+    sequence_logprobs(model, PROMPTS, COMPLETIONS).sum().backward()
+    assert head._spare == []  # only learners keep them
+    once = gradients(model)
+
+    def update(count):
+        with head.gradients_in_place():
+            rows = [sequence_logprobs(model, PROMPTS, COMPLETIONS) for _ in range(count)]
+        for row in rows:
+            row.sum().backward()
+        return gradients(model), {spare.data_ptr() for spare in head._spare}
+
+    twice, first = update(2)
+    assert_same_gradients(twice, {name: 2 * value for name, value in once.items()})
+    assert len(first) == 2
+    assert update(2)[1] == first
+    head._spare[:] = [torch.empty(3), torch.empty(3)]  # too small: two larger ones take their place
+    assert_same_gradients(update(2)[0], twice)
+    assert len(head._spare) == 2
+    assert min(map(len, head._spare)) > 3
+
+
 def test_gradient_checkpointing_and_dropout_change_nothing():
     config = GPT2Config(n_embd=16, n_layer=2, n_head=2, n_positions=32, vocab_size=24, bos_token_id=1, eos_token_id=2)
     assert config.resid_pdrop > 0
