@@ -5,6 +5,7 @@
     make bench                                    # small model S, every kind of work, three to five minutes
     make bench MODELS="S G"                       # with the 270M-sized model G: about a quarter of an hour, 14 GB
     python -m benchmarks.speed --only update round --turns 9 --out figures.jsonl
+    python -m benchmarks.speed --only reward_fit marlhf --reward-batch 8    # ours; the peer keeps its default of 1
 
 Machines are shared and noisy, so only ratios taken in one run count. Each side lives in a process of its own; the
 processes take turns (ours, peer, ours, peer …) at exactly the same work, after a warm-up that is not counted. The

@@ -39,12 +39,18 @@ def main() -> None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="speed-")))
             save_agents(MODELS[name], folder, AGENTS, options.seed)
             for bench in with_models:
-                shapes = bench.shapes[name]
+                shapes = _with_reward_batch(bench.shapes[name], options.reward_batch)
                 job = Job(bench.name, name, str(folder), options.seed, shapes, short_warm_up=not MODELS[name].resident)
                 _print(_measure(bench, job, options, peer_python(options.peers)), out)
         for bench in benches:
             for case, shapes in bench.shapes.items() if not bench.peer else ():
                 _print(_measure(bench, Job(bench.name, "", "", options.seed, shapes, case), options, None), out)
+
+
+def _with_reward_batch(shapes: dict[str, int], batch: int | None) -> dict[str, int]:
+    if batch is None or "reward_batch" not in shapes:
+        return shapes
+    return shapes | {"reward_batch": batch, "peer_reward_batch": shapes["reward_batch"]}
 
 
 def _measure(bench: Bench, job: Job, options: argparse.Namespace, python: str | None) -> dict[str, Any]:
@@ -105,6 +111,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="BENCH", help=", ".join(NAMES))
     parser.add_argument("--turns", type=int, help="counted turns of each side, instead of each bench's own number")
     parser.add_argument("--peers", type=Path, help="virtual environment with comlrl and trl, instead of .bench-peers")
+    parser.add_argument("--reward-batch", type=int, help="pairs per step of our reward model; the peer keeps its one")
     parser.add_argument("--seed", type=int, default=0, help="of weights and inputs")
     parser.add_argument("--out", type=Path, help="file to append the JSON lines to")
     return parser.parse_args()

@@ -17,7 +17,7 @@ BENCH = Bench(
     name="reward_fit",
     unit="pairs/s",
     peer="comlrl",
-    shapes={"S": {"pairs": 8, "updates": 2, "batch": 1}, "G": {"pairs": 8, "updates": 1, "batch": 1}},
+    shapes={"S": {"pairs": 8, "updates": 2, "reward_batch": 1}, "G": {"pairs": 8, "updates": 1, "reward_batch": 1}},
     targets={"S": 1.3, "G": 6.0},
     turns={"S": 9, "G": 2},
     amount=lambda job: job.shapes["pairs"] * job.shapes["updates"],
@@ -35,7 +35,7 @@ def run(job: Job, turns: Turns) -> None:
     pairs = text_pairs(job, AGENTS)
     model = JointRewardModel.from_base(job.agent(0))
     settle_model(model.backbone, turns)
-    size = job.shapes["batch"]
+    size = job.shapes["reward_batch"]
     fit = RewardFit(model, RewardFitRule(batch_size=size))
     turns.ready(tokens=sum(map(len, model.encode([(pairs[0].winner[0].prompts, pairs[0].winner[0].texts)])[0])))
     for _ in turns:

@@ -16,7 +16,7 @@ def run(job: Job, turns: Turns) -> None:
         preference_num_candidates=job.shapes["candidates"],
         preference_pairs_per_sample=job.shapes["pairs_per_item"],
         num_generations=job.shapes["generations"],
-        reward_train_batch_size=job.shapes["batch"],
+        reward_train_batch_size=job.shapes.get("peer_reward_batch", job.shapes["reward_batch"]),
         reward_model_name=job.agent(0),
         reward_model_device="cpu",
         max_new_tokens=job.about.completion_tokens,

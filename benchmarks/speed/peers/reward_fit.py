@@ -14,7 +14,7 @@ def run(job: Job, turns: Turns) -> None:
     config = MARLHFConfig(
         reward_model_name=job.agent(0),
         reward_model_device="cpu",
-        reward_train_batch_size=job.shapes["batch"],
+        reward_train_batch_size=job.shapes.get("peer_reward_batch", job.shapes["reward_batch"]),
         eval_interval=0,
     )
     peer = trainer(MARLHFTrainer, config, job)
