@@ -177,14 +177,17 @@ def play(
 @app.command()
 def pairs(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Round files, or a run folder.")],
-    round_: Annotated[int | None, typer.Option("--round", help="Of this round only.")] = None,
+    round_: Annotated[int | None, typer.Option("--round", min=1, help="Of this round only.")] = None,
     item: Annotated[str | None, typer.Option(help="Of the item with this key only.")] = None,
     min_gap: Annotated[float, typer.Option(help="With at least this difference of rewards.")] = 0.0,
     contains: Annotated[str | None, typer.Option(help="With this in a prompt or an answer.")] = None,
     show: Annotated[int, typer.Option(min=0, help="How many pairs to show.")] = 3,
     check_: Annotated[bool, typer.Option("--check", help="Say what is wrong with the files, and stop.")] = False,
     to: Annotated[Path | None, typer.Option(help="Write rows here: a .jsonl file, else a datasets folder.")] = None,
-    kind: Annotated[str, typer.Option(metavar="agents|joint", help="Rows per agent, or of all roles.")] = "agents",
+    kind: Annotated[
+        str | None,
+        typer.Option(metavar="agents|joint", help="What --to writes: per agent (default) or of all roles."),
+    ] = None,
 ) -> None:
     """Look at stored pairs, choose among them, check them, convert them.
 
@@ -192,7 +195,10 @@ def pairs(
     """
     from comlrl_agents import cli_pairs
     from comlrl_agents.given_pairs import pair_files
+    from comlrl_env.errors import ConfigError
 
+    if kind is not None and to is None:
+        raise ConfigError(f"--kind: says what --to writes, actually {kind!r} without --to; give both or neither")
     files = pair_files(folder)
     if check_:
         found = cli_pairs.findings(files)
@@ -200,11 +206,11 @@ def pairs(
         raise typer.Exit(FINDINGS if found else 0)
     chosen = list(cli_pairs.chosen_pairs(files, cli_pairs.Choice(round_, item, min_gap, contains)))
     if not chosen:
-        typer.echo("no pair")
+        typer.echo("no pair" if to is None else f"no pair; {to} is not written")
         return
     typer.echo("\n\n".join([cli_pairs.summary(chosen), *(cli_pairs.page(*one) for one in chosen[:show])]))
     if to is not None:
-        typer.echo(cli_pairs.convert(chosen, kind, to))  # type: ignore[arg-type]  # export refuses other kinds
+        typer.echo(cli_pairs.convert(chosen, kind or "agents", to))  # type: ignore[arg-type]  # export refuses other kinds
 
 
 @app.command()

@@ -5,17 +5,20 @@ for type "q".
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from comlrl_agents.model_source import UNREADABLE
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.reward_text import encode_plan
 from comlrl_agents.rollouts import Group
-from comlrl_agents.scalar_model import ScalarModel, backbone_of
+from comlrl_agents.scalar_model import HEAD, ScalarModel, backbone_of, load_body, load_head
 from comlrl_agents.scored_states import Row
 from comlrl_agents.tokens import encode_prompt
+from comlrl_env.errors import ConfigError
 
 CriticType = Literal["v", "q"]
 
@@ -66,6 +69,23 @@ def own_head(policy: LLMPolicy, kind: CriticType, seed: int) -> Critic:
 def separate_critic(model: nn.Module, tokenizer: Any, kind: CriticType, seed: int) -> Critic:
     """A critic on the body of a causal language model of its own."""
     return Critic(ScalarModel(backbone_of(model), seed), tokenizer, kind)
+
+
+def saved_critic(folder: Path, kind: CriticType) -> Critic:
+    """A critic that a run has saved (``model/critic_0``, …), head and all, to go on with.
+
+    Raises ConfigError when a file is missing or damaged.
+    """
+    try:
+        backbone, tokenizer = load_body(folder)
+        model = ScalarModel(backbone)
+        load_head(model, folder / HEAD)
+    except UNREADABLE as error:
+        raise ConfigError(
+            f"critic {str(folder)!r}: must hold whole files as a run saved them, actually loading ends with "
+            f"{type(error).__name__}: {error}; copy the folder again, or begin with a fresh critic"
+        ) from error
+    return Critic(model, tokenizer, kind)
 
 
 @torch.no_grad()

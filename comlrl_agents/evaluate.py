@@ -35,8 +35,9 @@ def evaluate(
     """Play one episode on each of the first ``num_samples`` items of ``env``.
 
     Args:
-        policies, rngs: by agent name. batch_size: episodes played side by side on copies of ``env``, so that prompts
-            are answered together; an environment that cannot be copied plays them itself, one after another.
+        policies, rngs: by agent name.
+        batch_size: episodes played side by side on copies of ``env``, so that prompts are answered together; an
+            environment that cannot be copied plays them itself, one after another.
         reward_rule: how rewards that differ between agents are combined, see ``PreferenceWrapper``.
 
     Returns:

@@ -43,7 +43,8 @@ def ipo_loss(margins: Tensor, beta: float = 0.1) -> Tensor:
     """Squared loss on the joint margin: E[(Δ − 1/(2β))²] (IPO, Azar et al. 2023, eq. 17).
 
     Args:
-        margins: (agents, pairs). beta: τ of the paper, > 0.
+        margins: (agents, pairs).
+        beta: τ of the paper, > 0.
 
     Returns:
         Scalar, the mean over pairs.
@@ -67,7 +68,8 @@ def winner_term(winner_logps: Tensor, winner_lengths: Tensor) -> Tensor:
     Optimization", eq. 1), the mean over pairs of the sum over agents.
 
     Args:
-        winner_logps: (agents, pairs). winner_lengths: (agents, pairs), scored tokens; an empty answer counts zero.
+        winner_logps: (agents, pairs).
+        winner_lengths: (agents, pairs), scored tokens; an empty answer counts zero.
 
     """
     return -(winner_logps / winner_lengths.clamp(min=1)).sum(dim=0).mean()

@@ -34,20 +34,27 @@ def load_model(name: str, *, gguf_file: str | None = None, with_tokenizer: bool 
     name = os.path.expanduser(name)
     source = _located(name, gguf_file)
     tokenizer = _tokenizer(name, source) if with_tokenizer else None
-    load: Any = AutoModelForCausalLM.from_pretrained  # its annotation knows of no loading info
-    model: nn.Module
-    info: dict[str, Any]
     try:
-        # bf16 checkpoints become float32: AdamW loses most small updates in bf16 weights.
-        model, info = load(name, dtype=torch.float32, output_loading_info=True, **source)
+        model = load_whole(AutoModelForCausalLM, name, **source)
     except UNREADABLE as error:
         raise _unusable("model", name, error) from error
+    return (model if gguf_file is None else _without_file(model)), tokenizer
+
+
+def load_whole(auto_class: Any, name: str, **source: Any) -> nn.Module:
+    """A transformers model with float32 weights.
+
+    Raises ConfigError when a weight is missing in its files, one of :data:`UNREADABLE` when they cannot be read.
+    """
+    model: nn.Module
+    # bf16 checkpoints become float32: AdamW loses most small updates in bf16 weights.
+    model, info = auto_class.from_pretrained(name, dtype=torch.float32, output_loading_info=True, **source)
     if missing := sorted(info["missing_keys"]):
         raise ConfigError(
             f"model {name!r}: its files must hold every weight of {type(model).__name__}, actually {len(missing)} are "
             f"not there ({', '.join(missing[:3])}, …), and would be random; get the files again, or name another model"
         )
-    return (model if gguf_file is None else _without_file(model)), tokenizer
+    return model
 
 
 def check_source(name: str) -> None:

@@ -3,19 +3,21 @@
 import copy
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from comlrl_agents.config import PolicyFields
-from comlrl_agents.critics import Critic, own_head, separate_critic
+from comlrl_agents.critics import Critic, CriticType, own_head, saved_critic, separate_critic
 from comlrl_agents.learners.actor_critic import ActorCritic
 from comlrl_agents.learners.reinforce import Reinforce
 from comlrl_agents.model_source import load_model
 from comlrl_agents.optimisation import distinct_modules
 from comlrl_agents.placement import float32_weights, per_agent, pick_device, pick_dtype
 from comlrl_agents.policy import LLMPolicy
+from comlrl_agents.scalar_model import HEAD
 from comlrl_agents.streams import Streams
 from comlrl_env.errors import ConfigError
 
@@ -30,10 +32,14 @@ def make_policy_learner(
     """The back end that ``args.rl_algorithm`` names.
 
     Args:
-        policies: the team. args: its configuration. streams: give fresh heads their seeds.
-        critics: one name, folder or causal language model per critic. critic_model: one for all; each critic has
-            weights of its own. An object reads the tokens of its agent (maac: of the first); a name brings its
-            tokenizer. Without both ``critic_model_name`` counts, and without that the first agent's name.
+        policies: the team.
+        args: its configuration.
+        streams: give fresh heads their seeds.
+        critics: one name, folder or causal language model per critic, each with weights of its own. An object reads the
+            tokens of its agent (maac: of the first); a name brings its tokenizer. The folder of a saved critic
+            (``model/critic_0`` of a run) brings its head too.
+        critic_model: one for all critics. Without both ``critic_model_name`` counts, and without that the first agent's
+            name.
 
     Raises:
         ConfigError: a critic is given and none is used, none is given and the agents have no name, the number of
@@ -98,21 +104,24 @@ def _separate(
     for index, (source, device) in enumerate(zip(sources, named, strict=True)):
         policy = policies[index]
         where = policy.device if device is None else pick_device(device).value
-        model, tokenizer = _model(source, policy, copied=critics is None)
-        critic = separate_critic(model.to(where), tokenizer, args.critic_type, _seed(streams, index))
+        critic = _critic(source, policy, args.critic_type, _seed(streams, index), copied=critics is None)
+        critic.model.to(where)
         critic.model.compute_dtype = pick_dtype(args.dtype, torch.device(where)).value
         made.append(critic)
     return made
 
 
-def _model(source: Any, policy: LLMPolicy, *, copied: bool) -> tuple[nn.Module, Any]:
+def _critic(source: Any, policy: LLMPolicy, kind: CriticType, seed: int, *, copied: bool) -> Critic:
     if isinstance(source, nn.Module):
         model = copy.deepcopy(source) if copied else source
         float32_weights(model)
-        return model, policy.tokenizer
+        return separate_critic(model, policy.tokenizer, kind, seed)
     if not isinstance(source, str | os.PathLike):
         raise ConfigError(f"critics: must be names, folders or model objects, actually {type(source).__name__}")
-    return load_model(os.fspath(source))
+    folder = Path(source).expanduser()
+    if (folder / HEAD).is_file():
+        return saved_critic(folder, kind)
+    return separate_critic(*load_model(os.fspath(source)), kind, seed)
 
 
 def _seed(streams: Streams, index: int) -> int:

@@ -167,14 +167,18 @@ def _alarms(lines: Sequence[Mapping[str, float]]) -> str:
 
 
 def _samples(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Some items of the first evaluation beside the same items in the last one, good and bad."""
+    """Some items of the first evaluation beside the same items in the last one, good and bad.
+
+    Of those that the run has stored, which may be fewer than it evaluated.
+    """
     rows = [row for row in rows if "turns" in row]
     if not rows:
         return "No samples were logged."
     first, last = _by_item(rows, rows[0]["step"]), _by_item(rows, rows[-1]["step"])
     shared = [item for item in first if item in last]
     ranked = sorted(shared, key=lambda item: -_last_reward(last[item]))
-    chosen = {"Best at the end": ranked[:1], "Worst at the end": ranked[-1:], "First item": shared[:1]}
+    end = f"of {len(shared)} stored at the end"
+    chosen = {f"Best {end}": ranked[:1], f"Worst {end}": ranked[-1:], "First item": shared[:1]}
     shown: set[str] = set()
     parts = []
     for title, items in chosen.items():

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from comlrl_agents.model_source import UNREADABLE, load_model, load_tokenizer
+from comlrl_agents.model_source import UNREADABLE, load_model
 from comlrl_agents.placement import pick_device
 from comlrl_agents.reward_text import Joint, encode_joint
-from comlrl_agents.scalar_model import HEAD, ScalarModel, backbone_of, save_scalar
+from comlrl_agents.scalar_model import HEAD, ScalarModel, backbone_of, load_body, load_head, save_scalar
 from comlrl_agents.scored_states import Row
 from comlrl_env.errors import ConfigError
 
@@ -50,8 +49,6 @@ class JointRewardModel(ScalarModel):
 
         Raises ConfigError for a folder that it did not write, or in which a file is missing or damaged.
         """
-        from transformers import AutoModel
-
         path = Path(folder).expanduser()
         if not (path / SETTINGS).is_file():
             raise ConfigError(
@@ -61,10 +58,9 @@ class JointRewardModel(ScalarModel):
         where = pick_device(device).value
         try:
             max_length = json.loads((path / SETTINGS).read_text(encoding="utf-8"))["max_length"]
-            backbone = AutoModel.from_pretrained(path, dtype=torch.float32, local_files_only=True)
-            model = cls(backbone, load_tokenizer(str(path)), max_length)
-            model.head.load_state_dict(load_file(path / HEAD))
-        except (*UNREADABLE, KeyError, TypeError) as error:
+            model = cls(*load_body(path), max_length)
+            load_head(model, path / HEAD)
+        except (ConfigError, *UNREADABLE, KeyError, TypeError) as error:
             raise ConfigError(
                 f"reward model {str(folder)!r}: must hold whole files as save_pretrained wrote them, actually loading "
                 f"ends with {type(error).__name__}: {error}; copy the folder again, or train the reward model anew"

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from comlrl_agents.forward import forward
 from comlrl_agents.head import few_lookups, gradients_in_place
 from comlrl_agents.logprobs import micro_batches, without_dropout
+from comlrl_agents.model_source import load_tokenizer, load_whole
 from comlrl_agents.scored_states import Row, scored_states
 
 HEAD = "scalar_head.safetensors"
@@ -109,6 +110,22 @@ def save_scalar(model: ScalarModel, tokenizer: Any, folder: Path) -> None:
 def save_head(model: ScalarModel, path: Path) -> None:
     """The head alone."""
     save_file({name: tensor.contiguous() for name, tensor in model.head.state_dict().items()}, path)
+
+
+def load_body(folder: Path) -> tuple[nn.Module, Any]:
+    """Body and tokenizer that :func:`save_scalar` wrote.
+
+    Raises ConfigError when a weight or the tokenizer is missing, one of
+    :data:`~comlrl_agents.model_source.UNREADABLE` when a file is missing or damaged.
+    """
+    from transformers import AutoModel
+
+    return load_whole(AutoModel, str(folder), local_files_only=True), load_tokenizer(str(folder))
+
+
+def load_head(model: ScalarModel, path: Path) -> None:
+    """What :func:`save_head` wrote. Raises one of UNREADABLE when it is missing, damaged, or of another width."""
+    model.head.load_state_dict(load_file(path))
 
 
 def pool_last(states: Tensor, mask: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any, overload
 
 from comlrl_env.env import TextEnv
@@ -112,7 +112,7 @@ class FunctionTask:
         # SystemExit too: a reward function that calls exit() must not end a training run.
         except (Exception, SystemExit) as error:  # noqa: BLE001
             return [Score.failed("error", f"{_RAISED} {type(error).__name__}: {error}")] * count
-        if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
+        if isinstance(values, str | bytes | Mapping | Set) or not hasattr(values, "__len__"):
             problem = f"returned {type(values).__name__} {values!r:.80}"
         elif len(values) != count:
             problem = f"returned {len(values)} rewards"
@@ -141,16 +141,16 @@ def from_functions(
     """Make an environment from a dataset, a reward function and prompt formatters.
 
     Args:
-        train_dataset: a sequence of mappings (a list of dicts, a ``datasets.Dataset``). reward_func: called
-        as ``reward_func(texts of agent 0, texts of agent 1, …, batch_items=rows)`` with equally
-            long lists (``batch_items`` only when it accepts that name); returns one number for each joint
-            response. An exception, a wrong length, NaN or a value that is no number costs a score with
-            status ``"error"``.
-        formatters: ``row -> prompt``, one for all agents or a list with one for each. reward_processor: raw
-        reward -> reward. eval_dataset: the rows of ``split="eval"``; the counterpart is ``TextEnv(env.task,
-        split="eval")``. agents: the role names; default ``agent_0``, ``agent_1``, … num_agents: how many;
-        default the number of formatters or of role names, and 2 with one formatter for all. split,
-        render_mode, oracle_workers, oracle_timeout: see :class:`TextEnv`.
+        train_dataset: a sequence of mappings (a list of dicts, a ``datasets.Dataset``).
+        reward_func: called as ``reward_func(texts of agent 0, texts of agent 1, …, batch_items=rows)`` with equally
+            long lists (``batch_items`` only when it accepts that name); returns one number for each joint response. An
+            exception, a wrong length, NaN or a value that is no number costs a score with status ``"error"``.
+        formatters: ``row -> prompt``, one for all agents or a list with one for each.
+        reward_processor: raw reward -> reward.
+        eval_dataset: the rows of ``split="eval"``; the counterpart is ``TextEnv(env.task, split="eval")``.
+        agents: the role names; default ``agent_0``, ``agent_1``, …
+        num_agents: how many; default the number of formatters or of role names, and 2 with one formatter for all.
+        split, render_mode, oracle_workers, oracle_timeout: see :class:`TextEnv`.
 
     Raises:
         TaskError: a dataset is empty or no sequence of mappings, or the numbers of agents do not agree.

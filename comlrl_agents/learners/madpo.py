@@ -46,7 +46,8 @@ class MADPO:
         """One optimizer step over ``pairs`` as one minibatch; returns the statistics of this update.
 
         Args:
-            pairs: the minibatch. progress: how much of the run is done, in [0, 1], for the learning-rate schedule.
+            pairs: the minibatch.
+            progress: how much of the run is done, in [0, 1], for the learning-rate schedule.
 
         Raises:
             TrainingError: a log-probability, the loss or a gradient is not finite; no weight has changed then.

@@ -45,6 +45,9 @@ def test_pairs_are_chosen_and_converted(folder, tmp_path):
     assert "<agent_1>\ngreen" in json.loads(joint.read_text())["chosen"]
     assert run("pairs", folder, "--min-gap", 2).stdout == "no pair\n"
     assert run("pairs", folder, "--to", tmp_path / "x.jsonl", "--kind", "odd").exit_code == 2
+    assert run("pairs", folder, "--kind", "joint").exit_code == 2  # nothing is written that could be of a kind
+    assert run("pairs", folder, "--round", 0).exit_code == 2
+    assert "no pair; " in run("pairs", folder, "--round", 9, "--to", tmp_path / "y.jsonl").stdout
 
 
 def test_a_datasets_folder(folder, tmp_path):

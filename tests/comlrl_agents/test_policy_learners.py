@@ -284,6 +284,20 @@ def test_state_round_trip_continues_exactly(name):
     assert all(same_weights(a.model, b.model) for a, b in zip(straight, resumed, strict=True))
 
 
+def test_a_saved_critic_goes_on_with_its_head(tmp_path):
+    args, team = RLConfig(rl_algorithm="iac", agent_learning_rate=1e-2), [word_policy(0), word_policy(1)]
+    learner = make_policy_learner(team, args, Streams(0), critic_model=word_model(9))
+    learner.learn(learner.assess(groups_of(2)))
+    learner.save_critics(tmp_path)
+    folders = [str(tmp_path / "critic_0"), tmp_path / "critic_1"]
+    again = make_policy_learner(team, args, Streams(1), critics=folders)
+    for old, new in zip(learner.critics, again.critics, strict=True):
+        assert same_weights(old.model, new.model)
+    (tmp_path / "critic_1" / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match=r"critic '.*critic_1': must hold whole files as a run saved them"):
+        make_policy_learner(team, args, Streams(1), critics=folders)
+
+
 # ------------------------------------------------------------------ bad input
 
 

@@ -69,7 +69,10 @@ def test_the_report_tells_the_whole_run(tmp_path: Path):
 
 def test_samples_stand_side_by_side_and_survive_markdown(tmp_path: Path):
     text = write_report(made_up_run(tmp_path)).read_text(encoding="utf-8")
-    best, worst = text.index("Best at the end: item i2"), text.index("Worst at the end: item i1")
+    best, worst = (
+        text.index("Best of 2 stored at the end: item i2"),
+        text.index("Worst of 2 stored at the end: item i1"),
+    )
     assert best < worst
     assert "<td>a_0 says</td><td><pre>x</pre></td><td><pre>long&#10;&#10;&lt;b&gt;</pre></td>" in text
     assert "<td>reward</td><td>timeout: too slow</td><td>1</td>" in text

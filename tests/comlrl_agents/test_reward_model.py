@@ -3,6 +3,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from comlrl_agents.learners.marlhf import RewardFit, RewardFitRule
 from comlrl_agents.losses import bradley_terry_loss
@@ -185,6 +186,16 @@ def test_a_damaged_folder_is_named(tmp_path, name, content):
     else:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(ConfigError, match=f"reward model '{tmp_path}'"):
+        JointRewardModel.from_pretrained(tmp_path, device="cpu")
+
+
+def test_a_body_without_one_of_its_weights_is_refused(tmp_path):
+    reward_model().save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    weights = load_file(file)
+    del weights["norm.weight"]
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=r"reward model .* every weight of .* 1 are not there \(norm.weight"):
         JointRewardModel.from_pretrained(tmp_path, device="cpu")
 
 

@@ -88,6 +88,7 @@ def test_batch_items_only_where_accepted():
         ([], "reward_func returned 0 rewards for 1 joint responses; expected a list"),
         (1.0, "reward_func returned float 1.0 for 1 joint responses; expected a list"),
         (None, "reward_func returned NoneType None for 1 joint responses; expected a list"),
+        ({1.0}, "reward_func returned set {1.0} for 1 joint responses; expected a list"),
         ("1", "reward_func returned str '1' for 1 joint responses; expected a list"),
         ([math.nan], "reward_func returned nan; expected a finite number"),
         ([math.inf], "reward_func returned inf; expected a finite number"),
