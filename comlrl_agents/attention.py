@@ -5,8 +5,8 @@ anew every time: two to four times the time at 120 positions, ten times in a dec
 positions switches to MKL and back, forwards and backwards.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -16,6 +16,9 @@ from comlrl_agents.concurrency import side_by_side
 
 _LARGE_BLOCKS = 192
 """From so many query positions on torch multiplies in blocks that oneDNN is faster with."""
+
+_RESHAPES = 5
+"""At most so many operations lie between torch's attention and what transformers gives back."""
 
 
 def settle_attention() -> None:
@@ -31,18 +34,13 @@ def attention(
     """What transformers calls "sdpa", by torch's ``scaled_dot_product_attention``: (B, T, heads, features)."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    def plain(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        found: Tensor = sdpa_attention_forward(module, query, key, value, attention_mask, **options)[0]
-        return found
-
     few = query.shape[2] < _LARGE_BLOCKS and query.device.type == "cpu" and query.dtype == torch.float32
-    if not few or not _switchable():
-        return plain(query, key, value), None
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value)):
-        apply: Callable[..., Tensor] = _ByMKL.apply
-        return apply(query, key, value, plain), None
-    with by_mkl():
-        return plain(query, key, value), None
+    switched = few and _switchable()
+    with by_mkl() if switched else nullcontext():
+        output: Tensor = sdpa_attention_forward(module, query, key, value, attention_mask, **options)[0]
+    if switched:
+        _go_back_by_mkl(output)
+    return output, None
 
 
 @contextmanager
@@ -64,20 +62,25 @@ def _switchable() -> bool:
     return torch.get_float32_matmul_precision() != "highest" and not side_by_side()
 
 
-class _ByMKL(torch.autograd.Function):
-    """A function of three tensors, computed with MKL in both directions."""
+def _go_back_by_mkl(output: Tensor) -> None:
+    """Switch for the backward pass of the attention that ``output`` comes from, a few reshapes ago."""
+    node = output.grad_fn
+    for _ in range(_RESHAPES):
+        if node is None or node.name().startswith("ScaledDotProduct"):
+            break
+        node = node.next_functions[0][0] if node.next_functions else None
+    else:
+        return
+    if node is None:
+        return
+    before: list[str] = []
 
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plain: Callable[..., Tensor]) -> Tensor:
-        inputs = [tensor.detach().requires_grad_(tensor.requires_grad) for tensor in (query, key, value)]
-        with torch.enable_grad(), by_mkl():
-            output = plain(*inputs)
-        ctx.inner = [tensor for tensor in inputs if tensor.requires_grad], output
-        return output.detach()
+    def enter(_: Any) -> None:
+        before.append(torch.get_float32_matmul_precision())
+        torch.set_float32_matmul_precision("highest")
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, output = ctx.inner
-        with by_mkl():
-            found = iter(torch.autograd.grad(output, inputs, grad, retain_graph=True))
-        return (*(next(found) if needed else None for needed in ctx.needs_input_grad[:3]), None)
+    def leave(_: Any, __: Any) -> None:
+        torch.set_float32_matmul_precision(before.pop())
+
+    node.register_prehook(enter)
+    node.register_hook(leave)

@@ -21,9 +21,9 @@ from torch.autograd.function import once_differentiable
 _ELEMENTS_IN_CACHE = 1 << 20
 """Rows are worked on in blocks of about this many logits, so that successive passes find them in the cache."""
 
-_ELEMENTS_WITHOUT_GRAPH = 1 << 24
-"""Without a graph the logits are not kept: this many at a time, 64 MiB in float32."""
-
+_ELEMENTS_WITHOUT_GRAPH = 1 << 26
+"""Without a graph the logits are not kept: this many at a time, 256 MiB in float32, so that wide
+weights are read seldom."""
 
 _LARGE_EMBEDDING = 1 << 22
 

@@ -1,5 +1,6 @@
 """One optimizer per distinct set of weights: AdamW, gradient clipping, learning-rate schedule."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -79,6 +80,7 @@ class TeamOptimizer:
                     f"{who} {index}: its model must have a weight to learn, actually all are frozen; set "
                     "requires_grad=True on those that are to be trained"
                 )
+            _take_into_memory(parameters)
         self._optimizers = {
             index: torch.optim.AdamW(
                 parameters, lr=optimisation.learning_rate, weight_decay=0.0, fused=_fused(parameters)
@@ -149,6 +151,17 @@ class TeamOptimizer:
         self.updates = state["updates"]
         for index, optimizer in self._optimizers.items():
             optimizer.load_state_dict(state["optimizers"][str(index)])
+
+
+@torch.no_grad()
+def _take_into_memory(parameters: Sequence[torch.nn.Parameter]) -> None:
+    """Weights that were loaded on the CPU lie in their file until they are written to. The first step would bring them
+    into memory page by page: 3 seconds a GiB instead of 0.3.
+    """
+    users = Counter(parameter.data_ptr() for parameter in parameters)
+    for parameter in parameters:
+        if parameter.device.type == "cpu" and users[parameter.data_ptr()] == 1:
+            parameter.data = parameter.clone()
 
 
 def _fused(parameters: Sequence[torch.nn.Parameter]) -> bool:

@@ -79,6 +79,8 @@ class PolicyEpochs:
             if self.args.num_train_epochs > 1 and progress.epoch % self.args.checkpoint_interval == 0:
                 save()
         self.learner.references = None
+        for policy in self.run.policies:
+            policy.model.zero_grad(set_to_none=True)  # makes room for the next reward model's
 
     def save_model(self, folder: Path) -> None:
         """The critics, if there are any."""
@@ -156,6 +158,8 @@ class PolicyEpochs:
 
 class TaskPolicyEpochs(PolicyEpochs):
     """The learning half of a run that learns from the task's own reward."""
+
+    measures_drift = True
 
     def __init__(self, run: "Trainer", args: "PolicyFields", learner: PolicyLearner) -> None:
         super().__init__(run, args, learner, compared_samples=None)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class PreferenceEpochs:
     """``num_train_epochs`` of MADPO over a sample of pairs, as one part of a trainer's loop."""
 
+    measures_drift = False
+
     def __init__(self, run: "Trainer", args: "MADPOConfig") -> None:
         self.run = run
         self.args = args

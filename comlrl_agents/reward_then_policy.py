@@ -31,6 +31,8 @@ class RewardThenPolicy:
     device cannot be used, or ``reward_max_length`` leaves no room for the responses.
     """
 
+    measures_drift = True
+
     def __init__(self, run: "Trainer", args: "MARLHFConfig", policy: PolicyEpochs) -> None:
         self.run = run
         self.args = args

@@ -35,6 +35,9 @@ from comlrl_env.wrappers import joint_text_env
 class Learning(Protocol):
     """The learning half of a round: what each algorithm family does with the round's pairs."""
 
+    measures_drift: bool
+    """Whether it logs, when it has learned, what a collection after it would find."""
+
     def prepare(self) -> None:
         """Take what is needed from the run folder, once it is there."""
 

@@ -107,7 +107,10 @@ class PreferenceTrainer(Trainer):
         collection = self._compare(resets)
         self.progress.env_steps += collection.scored
         sample = self._draw(collection.pairs, resets)
-        self.log({**collection.metrics(), **self.drift(collection.samples), **sample.round_shares()})
+        # Where policies learn from samples of their own, those say at the end of an epoch what these would say again.
+        known = self.progress.updates > 0 and self.learning.measures_drift
+        drift = {} if known else self.drift(collection.samples)
+        self.log({**collection.metrics(), **drift, **sample.round_shares()})
         self.tracker.log_samples(
             self.progress.updates,
             [{"round": self.progress.round, "phase": "collect", **row} for row in collection.examples[:4]],

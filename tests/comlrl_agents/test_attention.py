@@ -64,21 +64,40 @@ def test_values_and_gradients_are_those_of_causal_attention(one_dnn, seen):
     assert torch.get_float32_matmul_precision() == "medium"
 
 
-def test_the_backward_pass_is_by_mkl_too_and_can_be_repeated(one_dnn, monkeypatch):
-    inside, grad = [], torch.autograd.grad
+def attention_node(output):
+    node = output.grad_fn
+    while not node.name().startswith("ScaledDotProduct"):
+        node = node.next_functions[0][0]
+    return node
 
-    def spy(*args, **kwargs):
-        inside.append(torch.get_float32_matmul_precision())
-        return grad(*args, **kwargs)
 
+def test_the_backward_pass_is_by_mkl_too_and_can_be_repeated(one_dnn):
+    inside = []
     given = inputs()
     output, _ = attention(Layer(), *given, None)
-    monkeypatch.setattr(torch.autograd, "grad", spy)
+    attention_node(output).register_prehook(lambda grads: inside.append(torch.get_float32_matmul_precision()))
     output.sum().backward(retain_graph=True)
     first = given[0].grad.clone()
+    assert torch.get_float32_matmul_precision() == "medium"
     output.sum().backward()
     assert torch.allclose(given[0].grad, 2 * first)
     assert inside == ["highest", "highest"]
+    assert torch.get_float32_matmul_precision() == "medium"
+
+
+def test_attention_of_another_kind_is_left_alone_going_back(one_dnn):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    given = inputs()
+    earlier, _ = attention(Layer(), *given, None)
+    with sdpa_kernel(SDPBackend.MATH):  # many operations, none of which is torch's one attention
+        output, _ = attention(Layer(), earlier.transpose(1, 2), *given[1:], None)
+    inside = []
+    output.grad_fn.register_prehook(lambda grads: inside.append(torch.get_float32_matmul_precision()))
+    attention_node(earlier).register_prehook(lambda grads: inside.append(torch.get_float32_matmul_precision()))
+    output.sum().backward()
+    assert inside == ["medium", "highest"]
+    assert torch.get_float32_matmul_precision() == "medium"
 
 
 def test_only_what_needs_a_gradient_gets_one(one_dnn):

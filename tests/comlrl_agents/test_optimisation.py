@@ -1,5 +1,6 @@
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from comlrl_agents.optimisation import Optimisation, TeamOptimizer
@@ -60,3 +61,19 @@ def test_the_first_pass_finds_everything_that_stays_already_there():
 def _kept(optimizer, layer):
     states = optimizer.state_dict()["optimizers"]["0"]["state"].values()
     return [*(p.grad for p in layer.parameters()), *(s[name] for s in states for name in ("exp_avg", "exp_avg_sq"))]
+
+
+def test_what_is_stepped_lies_in_memory_of_its_own_and_what_is_shared_stays_shared(tmp_path):
+    save_file({"weight": torch.arange(6.0).view(2, 3), "bias": torch.tensor([1.0, 2.0])}, tmp_path / "file")
+    loaded = load_file(tmp_path / "file")  # in the file, until it is written to
+    layer = nn.Linear(3, 2)
+    layer.weight, layer.bias = nn.Parameter(loaded["weight"]), nn.Parameter(loaded["bias"])
+    twin = nn.Linear(3, 2)
+    tied = nn.ModuleList([twin, nn.Linear(3, 2)])
+    tied[1].weight = nn.Parameter(twin.weight.data)  # two parameters, one memory
+    before = {tensor.data_ptr() for tensor in loaded.values()}
+    TeamOptimizer({0: layer, 1: tied}, Optimisation())
+    assert not before & {parameter.data_ptr() for parameter in layer.parameters()}
+    assert layer.weight.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert layer.bias.tolist() == [1, 2]
+    assert tied[0].weight.data_ptr() == tied[1].weight.data_ptr()
