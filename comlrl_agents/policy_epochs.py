@@ -121,7 +121,8 @@ class PolicyEpochs:
         run = self.run
         began = perf_counter()
         rngs = [run.streams[f"rollout/{agent}"] for agent in run.agents]
-        sampled = sample_groups(run.env, buffer, run.policies, rngs, self.args.num_generations)
+        mp = self.args.parallel_training == "mp"
+        sampled = sample_groups(run.env, buffer, run.policies, rngs, self.args.num_generations, concurrent=mp)
         scoring = perf_counter()
         groups = [group.scored(rewards) for group, rewards in zip(sampled, score(sampled), strict=True)]
         run.progress.env_steps += sum(len(group.rewards) for group in groups)

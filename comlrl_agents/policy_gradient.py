@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from comlrl_agents.concurrency import for_each_agent
 from comlrl_agents.logprobs import MICRO_BATCH_TOKENS, backward_weighted, token_logprobs
 from comlrl_agents.optimisation import Optimisation
 from comlrl_agents.policy import LLMPolicy
@@ -93,8 +94,12 @@ def policy_backward(
     """
     stats: dict[str, float] = {"loss": 0.0}
     means = []
-    for agent, policy in enumerate(policies):
-        loss, logps = accumulate(policy, batch, agent, optimisation, clip)
+
+    def add(agent: int) -> tuple[float, Tensor]:
+        return accumulate(policies[agent], batch, agent, optimisation, clip)
+
+    found = for_each_agent(add, [policy.model for policy in policies], concurrent=optimisation.concurrent)
+    for agent, (loss, logps) in enumerate(found):
         _refuse_non_finite(batch, agent, logps)
         stats["loss"] += loss
         stats[f"agent_{agent}/loss"] = loss

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from comlrl_agents.concurrency import for_each_agent
 from comlrl_agents.items import Reset
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.questions import Start, agent_prompt
@@ -61,14 +62,23 @@ def sample_groups(
     policies: Sequence[LLMPolicy],
     rngs: Sequence[np.random.Generator],
     count: int,
+    *,
+    concurrent: bool = False,
 ) -> list[Group]:
-    """``count`` joint responses of the team to every item, each agent answering all items in one call."""
+    """``count`` joint responses of the team to every item, each agent answering all items in one call.
+
+    ``concurrent``: agents with different models answer at the same time, see :mod:`comlrl_agents.concurrency`.
+    """
     starts = [Start(*env.reset(seed=reset.seed, options=reset.options)) for reset in resets]
     agents = list(env.possible_agents)
-    answers = [
-        policy.generate([agent_prompt(start, agent, policy) for start in starts], count, rng)
-        for agent, policy, rng in zip(agents, policies, rngs, strict=True)
+    asked = [
+        [agent_prompt(start, agent, policy) for start in starts] for agent, policy in zip(agents, policies, strict=True)
     ]
+
+    def answer(index: int) -> list[list[Generation]]:
+        return policies[index].generate(asked[index], count, rngs[index])
+
+    answers = for_each_agent(answer, [policy.model for policy in policies], concurrent=concurrent)
     return [
         Group(
             item=str(start.infos.get(agents[0], {}).get("item", f"seed-{reset.seed}")),

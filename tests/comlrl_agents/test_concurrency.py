@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from comlrl_agents import MADPOIterConfig, MADPOIterTrainer
+from comlrl_agents import LLMPolicy, MADPOIterConfig, MADPOIterTrainer, RLConfig, RLTrainer
 from comlrl_agents.concurrency import for_each_agent
 from tests.comlrl_agents.toys import ColourEnv, same_weights, word_model, word_policy, word_tokenizer
 
@@ -57,6 +57,37 @@ def test_agents_in_parallel_learn_what_they_learn_one_after_another(tmp_path, mi
         )
         run.train()
         weights[mode] = run.policies
+    for one, two in zip(weights["none"], weights["mp"], strict=True):
+        assert same_weights(one.model, two.model)
+    assert not same_weights(weights["mp"][0].model, word_model(0))
+
+
+def test_agents_in_parallel_learn_from_rewards_what_they_learn_one_after_another(tmp_path, monkeypatch):
+    weights, threads = {}, {}
+    sample = LLMPolicy.generate
+    for mode in ("none", "mp"):
+        seen = threads[mode] = set()
+
+        def watched(policy, *args, seen=seen, **kwargs):
+            seen.add(threading.current_thread())
+            return sample(policy, *args, **kwargs)
+
+        monkeypatch.setattr(LLMPolicy, "generate", watched)
+        args = RLConfig(
+            num_agents=3, num_train_epochs=2, max_new_tokens=2, temperature=1.0, top_p=1.0, top_k=None,
+            agent_learning_rate=2e-2, items_per_round=4, report_to=[], drift_samples=0, parallel_training=mode,
+            agent_devices="cpu", eval_num_samples=1, eval_interval=10_000,
+        )  # fmt: skip
+        team = [word_model(seed) for seed in range(3)]
+        trainer = RLTrainer(
+            ColourEnv(("a", "b", "c")), agents=team, tokenizer=word_tokenizer(), args=args, output_dir=tmp_path / mode
+        )
+        monkeypatch.setattr(trainer, "log_evaluation", dict)
+        trainer.train()
+        weights[mode] = trainer.policies
+    assert threads["none"] == {threading.current_thread()}
+    assert len(threads["mp"]) >= 2
+    assert threading.current_thread() not in threads["mp"]
     for one, two in zip(weights["none"], weights["mp"], strict=True):
         assert same_weights(one.model, two.model)
     assert not same_weights(weights["mp"][0].model, word_model(0))
