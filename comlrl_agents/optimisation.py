@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from comlrl_agents.placement import ask_for_huge_pages
 from comlrl_agents.policy import LLMPolicy
 from comlrl_env.errors import ConfigError, TrainingError
 
@@ -97,7 +98,7 @@ class TeamOptimizer:
         for index, optimizer in self._optimizers.items():
             for parameter in self._parameters[index]:
                 if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
+                    parameter.grad = _fresh(parameter).zero_()
                 if not optimizer.state[parameter]:
                     optimizer.state[parameter] = _fresh_state(parameter)
             optimizer.zero_grad(set_to_none=False)
@@ -161,7 +162,7 @@ def _take_into_memory(parameters: Sequence[torch.nn.Parameter]) -> None:
     users = Counter(parameter.data_ptr() for parameter in parameters)
     for parameter in parameters:
         if parameter.device.type == "cpu" and users[parameter.data_ptr()] == 1:
-            parameter.data = parameter.clone()
+            parameter.data = _fresh(parameter).copy_(parameter)
 
 
 def _fused(parameters: Sequence[torch.nn.Parameter]) -> bool:
@@ -171,11 +172,16 @@ def _fused(parameters: Sequence[torch.nn.Parameter]) -> bool:
 
 def _fresh_state(parameter: torch.nn.Parameter) -> dict[str, torch.Tensor]:
     """What AdamW makes at its first step, on the device where the fused kernel wants the count."""
-    zeros = {
-        name: torch.zeros_like(parameter, memory_format=torch.preserve_format) for name in ("exp_avg", "exp_avg_sq")
-    }
+    zeros = {name: _fresh(parameter).zero_() for name in ("exp_avg", "exp_avg_sq")}
     device = parameter.device if _fused([parameter]) else None
     return {"step": torch.zeros((), dtype=torch.float32, device=device), **zeros}
+
+
+def _fresh(parameter: torch.nn.Parameter) -> torch.Tensor:
+    """Memory of the parameter's shape, to be kept."""
+    made = torch.empty_like(parameter, requires_grad=False)
+    ask_for_huge_pages(made)
+    return made
 
 
 def _gradients(parameters: Sequence[torch.nn.Parameter]) -> list[torch.Tensor]:

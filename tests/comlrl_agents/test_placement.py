@@ -83,6 +83,31 @@ def test_tuning_says_what_it_did():
     assert not placement.tune_allocator(torch.device("cuda")).value
 
 
+def test_large_tensors_are_backed_by_huge_pages_within_their_bounds(monkeypatch):
+    asked, library = [], placement.ctypes.CDLL
+
+    class Recorded:
+        def __init__(self, name):
+            self.name = name
+
+        def madvise(self, begin, size, advice):
+            asked.append((begin.value, size.value))
+            return found(begin, size, advice)
+
+    found = library(None).madvise
+    monkeypatch.setattr(placement.ctypes, "CDLL", Recorded)
+    tensor = torch.full((5 << 20,), 3.0)  # 20 MiB
+    placement.ask_for_huge_pages(tensor)
+    placement.ask_for_huge_pages(torch.zeros(1 << 20))  # 4 MiB: not worth it
+    placement.ask_for_huge_pages(torch.empty(5 << 20, device="meta"))
+    ((begin, size),) = asked
+    page = 1 << 21
+    assert begin % page == size % page == 0
+    assert tensor.data_ptr() <= begin < tensor.data_ptr() + page
+    assert tensor.data_ptr() + (20 << 20) - page < begin + size <= tensor.data_ptr() + (20 << 20)
+    assert bool((tensor == 3).all())
+
+
 def test_only_models_that_can_checkpoint_are_asked_to():
     with pytest.raises(ConfigError, match="Linear cannot do it"):
         placement.checkpoint_gradients(nn.Linear(2, 2))
