@@ -1,7 +1,7 @@
 """One optimizer per distinct set of weights: AdamW, gradient clipping, learning-rate schedule."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -81,7 +81,7 @@ class TeamOptimizer:
                     f"{who} {index}: its model must have a weight to learn, actually all are frozen; set "
                     "requires_grad=True on those that are to be trained"
                 )
-            _take_into_memory(parameters)
+        _take_into_memory({id(own): own for parameters in self._parameters.values() for own in parameters}.values())
         self._optimizers = {
             index: torch.optim.AdamW(
                 parameters, lr=optimisation.learning_rate, weight_decay=0.0, fused=_fused(parameters)
@@ -155,9 +155,9 @@ class TeamOptimizer:
 
 
 @torch.no_grad()
-def _take_into_memory(parameters: Sequence[torch.nn.Parameter]) -> None:
+def _take_into_memory(parameters: Collection[torch.nn.Parameter]) -> None:
     """Weights that were loaded on the CPU lie in their file until they are written to. The first step would bring them
-    into memory page by page: 3 seconds a GiB instead of 0.3.
+    into memory page by page: 3 seconds a GiB instead of 0.3. What parameters share stays shared.
     """
     users = Counter(parameter.data_ptr() for parameter in parameters)
     for parameter in parameters:

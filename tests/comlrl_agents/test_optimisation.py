@@ -69,11 +69,16 @@ def test_what_is_stepped_lies_in_memory_of_its_own_and_what_is_shared_stays_shar
     layer = nn.Linear(3, 2)
     layer.weight, layer.bias = nn.Parameter(loaded["weight"]), nn.Parameter(loaded["bias"])
     twin = nn.Linear(3, 2)
-    tied = nn.ModuleList([twin, nn.Linear(3, 2)])
+    tied, elsewhere = nn.ModuleList([twin, nn.Linear(3, 2)]), nn.Linear(3, 2)
     tied[1].weight = nn.Parameter(twin.weight.data)  # two parameters, one memory
+    elsewhere.weight = nn.Parameter(twin.weight.data)
+    one = nn.Linear(3, 2)
+    both = nn.Linear(3, 2)
+    both.weight = one.weight  # one parameter of two models
     before = {tensor.data_ptr() for tensor in loaded.values()}
-    TeamOptimizer({0: layer, 1: tied}, Optimisation())
+    TeamOptimizer({0: layer, 1: tied, 2: elsewhere, 3: one, 4: both}, Optimisation())
     assert not before & {parameter.data_ptr() for parameter in layer.parameters()}
     assert layer.weight.tolist() == [[0, 1, 2], [3, 4, 5]]
     assert layer.bias.tolist() == [1, 2]
-    assert tied[0].weight.data_ptr() == tied[1].weight.data_ptr()
+    assert tied[0].weight.data_ptr() == tied[1].weight.data_ptr() == elsewhere.weight.data_ptr()
+    assert both.weight is one.weight
