@@ -106,10 +106,12 @@ class RewardThenPolicy:
         assert self._fit is not None
         trained, held_out = self._split(sample)
         while progress.fit_epoch < self.args.reward_num_train_epochs:
-            self._fit_epoch(self._fit, trained, held_out)
+            mean = self._fit_epoch(self._fit, trained, held_out)
             progress.fit_epoch += 1
             if progress.fit_epoch < self.args.reward_num_train_epochs:
                 save()
+            else:
+                self._fit.centre(mean)
         # The optimizer's state and the gradients go before the policies' memory comes.
         self._fit = None
         assert self.reward_model is not None
@@ -118,15 +120,18 @@ class RewardThenPolicy:
             parameter.grad = None
         save()
 
-    def _fit_epoch(self, fit: RewardFit, trained: list[PreferencePair], held_out: list[PreferencePair]) -> None:
+    def _fit_epoch(self, fit: RewardFit, trained: list[PreferencePair], held_out: list[PreferencePair]) -> float:
+        """One pass over the pairs; the mean reward in it."""
         run, size = self.run, self.args.reward_train_batch_size
         order = run.streams["reward_shuffle"].permutation(len(trained))
         window: list[dict[str, float]] = []
+        total = 0.0
         for start in range(0, len(order), size):
             pairs = [trained[int(i)] for i in order[start : start + size]]
             stats = fit.learn(pairs)
             run.progress.updates += 1
             window.append(stats)
+            total += stats["reward_model/mean"] * len(pairs)
             last = start + size >= len(order)
             if last or len(window) == self.args.logging_steps:
                 means = {name: float(np.mean([s[name] for s in window])) for name in stats}
@@ -138,6 +143,7 @@ class RewardThenPolicy:
                 run.progress.round, self.args.rounds, "fit", start + len(pairs), len(order),
                 loss=stats["reward_model/loss"],
             )  # fmt: skip
+        return total / len(order)
 
     def _split(self, sample: PairSample) -> tuple[list[PreferencePair], list[PreferencePair]]:
         """Pairs to learn from, and those of the items held out: pairs of one item share their candidates."""

@@ -1,8 +1,8 @@
 """Fitting a joint reward model to preferences: the first half of MARLHF (ALGORITHMS 9).
 
 Logged per update: ``reward_model/loss`` (Bradley–Terry), ``reward_model/accuracy`` (share of pairs whose winner gets
-the higher reward), ``reward_model/margin`` (mean difference), ``reward_model/grad_norm``; the first three for held-out
-pairs under ``reward_model/held_out_…``.
+the higher reward), ``reward_model/margin`` (mean difference), ``reward_model/mean`` (of all rewards),
+``reward_model/grad_norm``; the first three for held-out pairs under ``reward_model/held_out_…``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -71,7 +71,17 @@ class RewardFit:
         else:
             self.model.backward_weighted(rows, weights, budget)
         stats = {f"reward_model/{name}": value for name, value in _metrics(winners, losers).items()}
+        stats["reward_model/mean"] = table.mean().item()
         return stats | {"reward_model/grad_norm": self.optimizer.step(0.0)["grad_norm"]}
+
+    @torch.no_grad()
+    def centre(self, mean: float) -> None:
+        """Move all rewards so that ``mean`` becomes 0, as Ouyang et al. 2022 do (section 3.5).
+
+        The loss sees differences only and leaves the zero anywhere, but a policy without a baseline of its own
+        (``mareinforce``) is pushed away from every answer that lies below it.
+        """
+        self.model.head.bias.sub_(mean)
 
     @torch.no_grad()
     def measure(self, pairs: Sequence[PreferencePair]) -> dict[str, float]:

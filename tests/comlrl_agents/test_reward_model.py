@@ -208,6 +208,19 @@ def test_the_head_is_drawn_from_the_seed_alone():
     assert not torch.equal(one.head.weight, reward_model(seed=0).head.weight)
 
 
+def test_centring_moves_all_rewards_and_no_difference():
+    model, pairs = reward_model(), pairs_of(3)
+    fit = RewardFit(model, RewardFitRule(learning_rate=0.0))
+    stats, before, measured = fit.learn(pairs), model.score(TEXTS), fit.measure(pairs)
+    texts = [(turn.prompts, turn.texts) for pair in pairs for side in (pair.winner, pair.loser) for turn in side]
+    assert stats["reward_model/mean"] == pytest.approx(np.mean(model.score(texts)), abs=1e-6)
+    fit.centre(stats["reward_model/mean"])
+    assert np.mean(model.score(texts)) == pytest.approx(0, abs=1e-6)
+    moved = np.array(before) - np.array(model.score(TEXTS))
+    assert moved == pytest.approx(np.full(len(TEXTS), stats["reward_model/mean"]), abs=1e-6)
+    assert fit.measure(pairs) == pytest.approx(measured, abs=1e-6)
+
+
 def test_a_nan_stops_before_a_weight_changes():
     model = reward_model()
     with torch.no_grad():
