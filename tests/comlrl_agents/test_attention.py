@@ -9,6 +9,7 @@ import torch
 from comlrl_agents import attention as module
 from comlrl_agents.attention import attention, by_mkl, settle_attention
 from comlrl_agents.concurrency import for_each_agent, side_by_side
+from comlrl_agents.placement import EXACT, matmul_error
 from comlrl_agents.policy_history import frozen_copies
 from tests.comlrl_agents.families import family
 from tests.comlrl_agents.toys import word_policy
@@ -159,7 +160,8 @@ def test_models_of_transformers_take_it_and_compute_the_same(one_dnn, seen):
         logits = model(ids).logits
     finally:
         ALL_ATTENTION_FUNCTIONS.register("sdpa", before)
-    assert torch.allclose(logits, plain, atol=1e-5)
+    # Where "medium" is bfloat16 in truth, everything but our attention is that inexact.
+    assert torch.allclose(logits, plain, atol=1e-5 if matmul_error() < EXACT else 5e-2)
     layers = model.config.num_hidden_layers
     assert seen == ["medium"] * layers + ["highest"] * layers
 
