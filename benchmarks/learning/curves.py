@@ -37,9 +37,22 @@ LEARNED = (
     f"{POLICY} agent_learning_rate=2e-4 reference_kl_enabled=true reward_learning_rate=5e-4 reward_train_batch_size=8 "
     "reward_num_train_epochs=2 preference_num_candidates=16 preference_pairs_per_sample=24 pair_selection=random"
 )
+# Four things: a reward model of this size judges six right in 0.75 of held-out pairs and is deceived within 16 updates
+# ("pen, box, box"), four in 0.96.
+LEARNED_PARTITION = (
+    f"{POLICY} env.num_things=4 agent_learning_rate=1e-4 reference_kl_enabled=true reference_kl_coef=0.3 "
+    "reward_learning_rate=5e-4 reward_train_batch_size=8 reward_num_train_epochs=4 preference_num_candidates=96 "
+    "preference_pairs_per_sample=64 pair_selection=random"
+).replace("items_per_round=32", "items_per_round=24")
+RANDOM_OF_FOUR = 1 / 6  # exact, see the task's page; its figures are those of six things
 BACK_ENDS = ("magrpo", "mareinforce", "marloo", "maremax", "iac", "maac")
 # The best of the others as the baseline makes nearly every advantage negative: as it is, a team loses its language.
 OWN = {"maremax": " advantage_normalization=true"}
+# Learned rewards spread over ten and more here: as they are, they throw two seeds of three to 0.
+OWN_LEARNED = {("partition", "mareinforce"): " advantage_normalization=true"}
+# Advantages normalised over a buffer push on when there is nothing left to gain: at 5e-4 the language goes within 1 024
+# responses, and some seeds fall back.
+RATE = {"iac": "2e-4 critic_learning_rate=5e-4"}
 ROUNDS = f"{SHARED} items_per_round=8 preference_num_candidates=16 preference_pairs_per_sample=8"
 EXPERIMENTS = {
     "length-madpo-iter": (
@@ -71,7 +84,7 @@ EXPERIMENTS = {
     ).replace("winner_term_weight=0.5 ", ""),
     **{
         f"{task}-{name}": (
-            f"{name} env=comlrl/{env} {POLICY} agent_learning_rate=5e-4 num_train_epochs={epochs} "
+            f"{name} env=comlrl/{env} {POLICY} agent_learning_rate={RATE.get(name, '5e-4')} num_train_epochs={epochs} "
             f"max_new_tokens={tokens}{OWN.get(name, '')}"
         )
         for task, env, tokens, epochs in (("length", "LengthRatio-v0", 64, 16), ("partition", "Partition-v0", 32, 32))
@@ -79,12 +92,27 @@ EXPERIMENTS = {
     },
     **{
         f"{task}-marlhf-{name}": (
-            f"marlhf env=comlrl/{env} {LEARNED} rl_algorithm={name} num_train_epochs={epochs} "
-            f"max_new_tokens={tokens}{OWN.get(name, '')}"
+            f"marlhf env=comlrl/{env} {settings} rl_algorithm={name} num_train_epochs={epochs} "
+            f"max_new_tokens={tokens}{OWN_LEARNED.get((task, name), OWN.get(name, ''))}"
         )
-        for task, env, tokens, epochs in (("length", "LengthRatio-v0", 64, 8), ("partition", "Partition-v0", 32, 16))
+        for task, env, settings, tokens, epochs in (
+            ("length", "LengthRatio-v0", LEARNED, 64, 8),
+            ("partition", "Partition-v0", LEARNED_PARTITION, 32, 24),
+        )
         for name in BACK_ENDS
     },
+    # A reward model that has seen what the last one was deceived by: rounds, with the pairs of all of them.
+    "partition-marlhf-iter": (
+        f"marlhf-iter env=comlrl/Partition-v0 {LEARNED_PARTITION} rl_algorithm=magrpo num_iterations=4 "
+        "num_train_epochs=6 preference_replay_mode=all_history preference_replay_sample_size=2048 max_new_tokens=32"
+    ),
+    # benchmarks/learning/marlhf.yaml
+    "length-marlhf-iter": (
+        f"marlhf-iter env=comlrl/LengthRatio-v0 {LEARNED} rl_algorithm=magrpo num_iterations=8 num_train_epochs=1 "
+        "max_new_tokens=64"
+    )
+    .replace("agent_learning_rate=2e-4", "agent_learning_rate=3e-4")
+    .replace("eval_interval=128", "eval_interval=64"),
 }
 
 
@@ -174,7 +202,8 @@ def write_page(results: list[dict[str, Any]], seeds: list[int]) -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; median and range over "
         "seeds. Reward: mean of 64 evaluation items, one joint answer each. Drift: mean log-probability per token of "
         "the agents' own late samples under their initial weights, the worse of the two agents (about -0.8 at the "
-        "start; far below means that the language is gone). `env_step`: joint responses scored in training.",
+        "start; far below means that the language is gone). `env_step`: joint responses scored in training. "
+        "Why a seed stays behind, and what was tried: [LOG.md](../LOG.md).",
         "",
         "| experiment | before | after | drift at the end | env_step |",
         "|---|---|---|---|---|",
@@ -205,7 +234,8 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     for result in results:
         env_id = result["command"].split("env=")[1].split()[0]
-        baseline = comlrl_env.load_task(env_id).figures["random"]
+        measured = comlrl_env.load_task(env_id).figures["random"]
+        baseline = RANDOM_OF_FOUR if "env.num_things=4 " in result["command"] else measured
         draw(result, baseline, RESULTS / f"learning-{result['experiment']}.png")
         print(result["experiment"], "before", spread(result["before"]), "after", spread(result["after"]), flush=True)
     kept = RESULTS / "learning.json"
