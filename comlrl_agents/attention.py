@@ -1,7 +1,7 @@
 """Attention beside products through oneDNN (``torch.set_float32_matmul_precision("medium")`` on CPUs).
 
 torch's attention on CPUs multiplies many small blocks, and with that setting each of them goes to oneDNN, which sets up
-anew every time: two to four times the time at 120 positions, ten times in a decoding step. So attention over few
+anew every time: three to four times the time at 120 positions, ten times in a decoding step. So attention over few
 positions switches to MKL and back, forwards and backwards.
 """
 
@@ -69,9 +69,7 @@ def _go_back_by_mkl(output: Tensor) -> None:
         if node is None or node.name().startswith("ScaledDotProduct"):
             break
         node = node.next_functions[0][0] if node.next_functions else None
-    else:
-        return
-    if node is None:
+    if node is None or not node.name().startswith("ScaledDotProduct"):
         return
     before: list[str] = []
 

@@ -50,8 +50,8 @@ BACK_ENDS = ("magrpo", "mareinforce", "marloo", "maremax", "iac", "maac")
 OWN = {"maremax": " advantage_normalization=true"}
 # Learned rewards spread over ten and more here: as they are, they throw two seeds of three to 0.
 OWN_LEARNED = {("partition", "mareinforce"): " advantage_normalization=true"}
-# Advantages normalised over a buffer push on when there is nothing left to gain: at 5e-4 the language goes within 1 024
-# responses, and some seeds fall back.
+# Advantages normalised over a buffer push on when there is nothing left to gain: at 5e-4 the language goes, and some
+# seeds fall back.
 RATE = {"iac": "2e-4 critic_learning_rate=5e-4"}
 ROUNDS = f"{SHARED} items_per_round=8 preference_num_candidates=16 preference_pairs_per_sample=8"
 EXPERIMENTS = {

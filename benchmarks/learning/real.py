@@ -70,7 +70,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "reward_held_out_share": 0.0,  # three problems are too few to spare one
         "reward_max_length": 1024,
         "reference_kl_enabled": True,
-        "micro_batch_tokens": 1536,  # four pairs of joint texts at once would take 10 GiB beside all that is kept
+        "micro_batch_tokens": 1536,  # not the activations of four pairs of joint texts at once
     },
 }
 LEVEL = 2
