@@ -18,14 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from comlrl_agents.embedding_rows import is_large_lookup
+
 _ELEMENTS_IN_CACHE = 1 << 20
 """Rows are worked on in blocks of about this many logits, so that successive passes find them in the cache."""
 
 _ELEMENTS_WITHOUT_GRAPH = 1 << 26
 """Without a graph the logits are not kept: this many at a time, 256 MiB in float32, so that wide
 weights are read seldom."""
-
-_LARGE_EMBEDDING = 1 << 22
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,16 +56,13 @@ def gradients_in_place() -> Iterator[None]:
 
 @contextmanager
 def few_lookups(backbone: nn.Module, head: nn.Linear | None = None) -> Iterator[None]:
-    """Within :func:`gradients_in_place`, the backbone's embedding gets a gradient for the tokens that it saw only.
+    """Within :func:`gradients_in_place`, the backbone's large embedding gets a gradient for tokens that it saw only.
 
-    On CPUs, where adding such a gradient has a fixed order, where ``.grad`` is there to be added to, and for embeddings
-    so large that a gradient of their size takes time.
+    Where a ``head`` is not tied to it, only if a dense ``.grad`` is there to be added to.
     """
     embedding: Any = backbone.get_input_embeddings() if _in_place.get() else None  # type: ignore[operator]  # transformers' method
-    few = isinstance(embedding, nn.Embedding) and not embedding.scale_grad_by_freq
-    few = few and embedding.weight.device.type == "cpu" and embedding.weight.numel() >= _LARGE_EMBEDDING
-    tied = few and head is not None and embedding.weight is head.weight
-    if not few or (embedding.weight.grad is None and not tied):
+    apart = head is not None and is_large_lookup(embedding) and embedding.weight is not head.weight
+    if not is_large_lookup(embedding) or (apart and embedding.weight.grad is None):
         yield
         return
     before, embedding.sparse = embedding.sparse, True

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from comlrl_agents.embedding_rows import EmbeddingRows, all_rows
 from comlrl_agents.placement import ask_for_huge_pages
 from comlrl_agents.policy import LLMPolicy
 from comlrl_env.errors import ConfigError, TrainingError
@@ -57,8 +58,9 @@ def distinct_modules(policies: Sequence[LLMPolicy]) -> dict[int, nn.Module]:
 class TeamOptimizer:
     """AdamW for every distinct model of a team. Weight decay is 0, as usual in preference training.
 
-    ``who`` and ``rate_field`` name the models and their learning rate in errors and metrics. Raises ConfigError for a
-    model whose weights are all frozen.
+    ``who`` and ``rate_field`` name the models and their learning rate in errors and metrics. ``lookups``: embeddings of
+    models that are nothing but looked up, learned by the rows that are used. Raises ConfigError for a model whose
+    weights are all frozen.
     """
 
     def __init__(
@@ -67,12 +69,15 @@ class TeamOptimizer:
         optimisation: Optimisation,
         who: str = "agent",
         rate_field: str = "agent_learning_rate",
+        lookups: Mapping[int, nn.Embedding] | None = None,
     ) -> None:
         self.optimisation = optimisation
         self._who, self._rate_field = who, rate_field
         self.updates = 0
+        self._rows = {index: EmbeddingRows(embedding) for index, embedding in (lookups or {}).items()}
+        rows_of = {id(looked_up.weight): looked_up.rows for looked_up in self._rows.values()}
         self._parameters = {
-            index: [parameter for parameter in module.parameters() if parameter.requires_grad]
+            index: [rows_of.get(id(own), own) for own in module.parameters() if own.requires_grad]
             for index, module in modules.items()
         }
         for index, parameters in self._parameters.items():
@@ -102,6 +107,8 @@ class TeamOptimizer:
                 if not optimizer.state[parameter]:
                     optimizer.state[parameter] = _fresh_state(parameter)
             optimizer.zero_grad(set_to_none=False)
+        for looked_up in self._rows.values():
+            looked_up.weight.grad = None
 
     def step(self, progress: float) -> dict[str, float]:
         """Clip the gradients of all models and step; returns ``learning_rate`` and the gradient norms.
@@ -110,6 +117,8 @@ class TeamOptimizer:
             TrainingError: a gradient is not finite; no model has been stepped then.
 
         """
+        for index, looked_up in self._rows.items():
+            looked_up.take_gradient(self._optimizers[index].state[looked_up.rows])
         norms = {index: float(nn.utils.get_total_norm(_gradients(own))) for index, own in self._parameters.items()}
         for index, norm in norms.items():
             if not torch.isfinite(torch.tensor(norm)):
@@ -125,6 +134,8 @@ class TeamOptimizer:
                 group["lr"] = rate
             self._clip(index, norms[index])
             optimizer.step()
+        for looked_up in self._rows.values():
+            looked_up.write_back()
         self.updates += 1
         total = sum(norm**2 for norm in norms.values()) ** 0.5
         per_agent = {f"{self._who}_{index}/grad_norm": norm for index, norm in norms.items()}
@@ -141,17 +152,23 @@ class TeamOptimizer:
             torch._foreach_mul_(_gradients(self._parameters[index]), scale)
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizers' states and the number of updates done."""
+        """The optimizers' states, the rows they are of, and the number of updates done."""
         return {
             "updates": self.updates,
             "optimizers": {str(index): opt.state_dict() for index, opt in self._optimizers.items()},
+            "rows": {str(index): looked_up.ids for index, looked_up in self._rows.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state`` stopped."""
         self.updates = state["updates"]
         for index, optimizer in self._optimizers.items():
-            optimizer.load_state_dict(state["optimizers"][str(index)])
+            saved, ids = state["optimizers"][str(index)], state["rows"].get(str(index))
+            if index in self._rows:
+                self._rows[index].load(ids)
+            elif ids is not None:
+                saved = all_rows(saved, ids, self._parameters[index])
+            optimizer.load_state_dict(saved)
 
 
 @torch.no_grad()

@@ -3,7 +3,8 @@
 The reward model and the critics are such models. Neither vocabulary logits nor the states of inner layers exist.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from comlrl_agents.embedding_rows import is_large_lookup
 from comlrl_agents.forward import forward
 from comlrl_agents.head import few_lookups, gradients_in_place
 from comlrl_agents.logprobs import micro_batches, without_dropout
@@ -97,6 +99,18 @@ class ScalarModel(nn.Module):
         if self.compute_dtype == torch.float32:
             return nullcontext()
         return torch.autocast(self.device.type, self.compute_dtype)
+
+
+def lookups(models: Mapping[int, ScalarModel]) -> dict[int, nn.Embedding]:
+    """The embeddings that are large, learned, and nothing but looked up in one of the models, by its index."""
+    modules = [module for model in models.values() for module in model.modules()]
+    users = Counter(id(weight) for module in modules for weight in module.parameters(recurse=False))
+    found = {index: model.backbone.get_input_embeddings() for index, model in models.items()}  # type: ignore[operator]  # transformers' method
+    return {
+        index: embedding
+        for index, embedding in found.items()
+        if is_large_lookup(embedding) and embedding.weight.requires_grad and users[id(embedding.weight)] == 1
+    }
 
 
 def save_scalar(model: ScalarModel, tokenizer: Any, folder: Path) -> None:

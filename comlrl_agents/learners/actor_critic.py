@@ -17,12 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from comlrl_agents.critics import Critic, expected
+from comlrl_agents.head import gradients_in_place
 from comlrl_agents.optimisation import Optimisation, TeamOptimizer, distinct_modules
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.policy_gradient import Experience, PolicyRule, begin_experience, policy_backward
 from comlrl_agents.policy_losses import standardised, value_loss
 from comlrl_agents.rollouts import Group
-from comlrl_agents.scalar_model import save_head, save_scalar
+from comlrl_agents.scalar_model import lookups, save_head, save_scalar
 from comlrl_agents.scored_states import Row
 
 
@@ -68,7 +69,9 @@ class ActorCritic:
         self.critic_optimizer = None
         if not on_actor:
             models = {index: critic.model for index, critic in enumerate(self.critics)}
-            self.critic_optimizer = TeamOptimizer(models, critic_optimisation, "critic", "critic_learning_rate")
+            self.critic_optimizer = TeamOptimizer(
+                models, critic_optimisation, "critic", "critic_learning_rate", lookups(models)
+            )
 
     def assess(self, groups: Sequence[Group]) -> list[Experience]:
         """Returns, values and advantages of a buffer under the weights that sampled it."""
@@ -113,7 +116,8 @@ class ActorCritic:
         old = torch.cat([experience.values for experience in batch if experience.values is not None], dim=1)
         total, means = 0.0, []
         for index, critic in enumerate(self.critics):
-            values = critic.model.values(self._rows(groups, index), self.optimisation.micro_batch_tokens)
+            with gradients_in_place():
+                values = critic.model.values(self._rows(groups, index), self.optimisation.micro_batch_tokens)
             clip = self.values.clip_range if self.on_actor else None
             loss = value_loss(values, targets[index].to(values.device), old[index].to(values.device), clip)
             (self.values.coefficient * loss).backward()  # type: ignore[no-untyped-call]  # torch's own annotation

@@ -16,6 +16,7 @@ from comlrl_agents.losses import bradley_terry_loss
 from comlrl_agents.optimisation import Optimisation, TeamOptimizer
 from comlrl_agents.reward_model import JointRewardModel
 from comlrl_agents.reward_text import Joint
+from comlrl_agents.scalar_model import lookups
 from comlrl_env.errors import TrainingError
 from comlrl_env.types import JointTurn, PreferencePair
 
@@ -47,6 +48,7 @@ class RewardFit:
             Optimisation(learning_rate=rule.learning_rate, max_grad_norm=rule.max_grad_norm),
             who="reward model",
             rate_field="reward_learning_rate",
+            lookups=lookups({0: model}),
         )
 
     def learn(self, pairs: Sequence[PreferencePair]) -> dict[str, float]:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from comlrl_agents import head, scored_states
+from comlrl_agents import embedding_rows, head, scored_states
 from comlrl_agents.logprobs import backward_weighted, sequence_logprobs, token_logprobs, without_dropout
 from comlrl_agents.placement import checkpoint_gradients
 from tests.comlrl_agents.families import family
@@ -179,7 +179,7 @@ def test_two_backward_passes_through_one_graph():
 
 @pytest.mark.parametrize("name", ["llama", "gemma3", "gpt2", "qwen2"])  # tied to the embedding or not
 def test_a_gradient_added_in_place_is_the_same_gradient(name, monkeypatch):
-    monkeypatch.setattr(head, "_LARGE_EMBEDDING", 1)
+    monkeypatch.setattr(embedding_rows, "_LARGE", 1)
     model = family(name)
     prompts, completions, weights = [[1, 4], [5]], [[6, 7, 2], [8]], torch.tensor([0.5, -2.0])
 
