@@ -64,7 +64,9 @@ def check_source(name: str) -> None:
 
 
 def load_tokenizer(name: str) -> Any:
-    """The tokenizer of a folder or model id. Raises ConfigError naming it when there is none."""
+    """The tokenizer of "tiny", a folder or a model id. Raises ConfigError naming it when there is none."""
+    if name == "tiny":
+        return load_model(name)[1]
     name = os.path.expanduser(name)
     return _tokenizer(name, _located(name, None))
 

@@ -33,15 +33,23 @@ class JointRewardModel(ScalarModel):
 
     @classmethod
     def from_base(
-        cls, name: str | os.PathLike[str], *, max_length: int | None = None, seed: int = 0, device: str | None = None
+        cls,
+        name: str | os.PathLike[str],
+        tokenizer: Any = None,
+        *,
+        max_length: int | None = None,
+        seed: int = 0,
+        device: str | None = None,
     ) -> Self:
         """A model with a fresh head on the body of a causal language model ("tiny", a folder, a model id).
+
+        ``tokenizer``: None loads the one of that name.
 
         Raises ConfigError when there is no model of that name, or the device cannot be used.
         """
         where = pick_device(device).value
-        model, tokenizer = load_model(os.fspath(name))
-        return cls(backbone_of(model).to(where), tokenizer, max_length, seed)
+        model, loaded = load_model(os.fspath(name), with_tokenizer=tokenizer is None)
+        return cls(backbone_of(model).to(where), loaded if tokenizer is None else tokenizer, max_length, seed)
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], *, device: str | None = None) -> Self:

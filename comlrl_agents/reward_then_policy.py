@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from comlrl_agents.learners.marlhf import RewardFit
-from comlrl_agents.model_source import check_source, load_model, load_tokenizer
+from comlrl_agents.model_source import check_source, load_tokenizer
 from comlrl_agents.placement import pick_device, pick_dtype
 from comlrl_agents.policy_epochs import PolicyEpochs
 from comlrl_agents.replay import PairSample
@@ -45,10 +45,11 @@ class RewardThenPolicy:
             )
         check_source(name)
         self.source = name
+        own = args.reward_model_name is None
+        self.tokenizer = run.policies[0].tokenizer if own else load_tokenizer(name)
         if args.reward_max_length is not None:
-            tokenizer = load_model(name)[1] if name == "tiny" else load_tokenizer(name)
             nothing = [""] * len(run.agents)
-            encode_joint(tokenizer, [(nothing, nothing)], args.reward_max_length)
+            encode_joint(self.tokenizer, [(nothing, nothing)], args.reward_max_length)
         given = args.reward_model_device
         self.device = run.policies[0].device if given is None else pick_device(given).value
         self.reward_model: JointRewardModel | None = None
@@ -93,7 +94,7 @@ class RewardThenPolicy:
     def _fresh_model(self) -> JointRewardModel:
         seed = int(self.run.streams.fresh(f"reward_model/{self.run.progress.round}").integers(2**31))
         model = JointRewardModel.from_base(
-            self.source, max_length=self.args.reward_max_length, seed=seed, device=str(self.device)
+            self.source, self.tokenizer, max_length=self.args.reward_max_length, seed=seed, device=str(self.device)
         )
         model.compute_dtype = pick_dtype(self.args.dtype, self.device).value
         return model.requires_grad_(False)
