@@ -15,6 +15,7 @@ from comlrl_agents import (
     MARLHFTrainer,
     RLConfig,
     RLTrainer,
+    embedding_rows,
 )
 from comlrl_env.errors import CheckpointError, ConfigError, TrainingError
 from tests.comlrl_agents.toys import ColourEnv, same_weights, word_model, word_policy, word_tokenizer
@@ -210,7 +211,8 @@ def test_one_writer_for_all_roles_learns_by_marlhf(tmp_path, base):
 
 PROGRAM = """
     import sys
-    from comlrl_agents import MARLHFIterConfig, MARLHFIterTrainer
+    from comlrl_agents import MARLHFIterConfig, MARLHFIterTrainer, embedding_rows
+    embedding_rows._LARGE = 1  # reward model and critics learn by rows, as large ones do
     from tests.comlrl_agents.toys import ColourEnv, word_policy
     args = MARLHFIterConfig(
         agent_learning_rate=2e-2, preference_num_candidates=8, max_new_tokens=2, temperature=1.0, top_p=1.0,
@@ -242,6 +244,7 @@ KILLER = """
 def run(folder, base, monkeypatch):
     """Runs the program to its end, in this process."""
     monkeypatch.setattr(sys, "argv", ["program", str(folder), base])
+    monkeypatch.setattr(embedding_rows, "_LARGE", embedding_rows._LARGE)  # put back what the program sets
     exec(textwrap.dedent(PROGRAM), {})
 
 
