@@ -57,6 +57,28 @@ def load_whole(auto_class: Any, name: str, **source: Any) -> nn.Module:
     return model
 
 
+def context_length(config: Any) -> int | None:
+    """The length of a model's context; None where its configuration names none (a state-space model)."""
+    texts = getattr(config, "get_text_config", lambda: config)()  # models that also see have one inside
+    limit = getattr(texts, "max_position_embeddings", None)
+    return limit if isinstance(limit, int) else None
+
+
+def load_config(name: str) -> Any:
+    """The configuration of "tiny", a folder or a model id. Raises ConfigError naming it when there is none."""
+    if name == "tiny":
+        model: Any = load_model(name, with_tokenizer=False)[0]
+        return model.config
+    from transformers import AutoConfig
+
+    name = os.path.expanduser(name)
+    source = _located(name, None)
+    try:
+        return AutoConfig.from_pretrained(name, **source)
+    except UNREADABLE as error:
+        raise _unusable("model", name, error) from error
+
+
 def check_source(name: str) -> None:
     """Raises ConfigError naming the model when there is none of that name; loads nothing."""
     if name != "tiny":

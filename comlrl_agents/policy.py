@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from comlrl_agents import generation, logprobs, tokens
-from comlrl_agents.model_source import load_model, load_tokenizer
+from comlrl_agents.model_source import context_length, load_model, load_tokenizer
 from comlrl_agents.placement import pick_device
 from comlrl_agents.types import Generation, Prompt, Sampling
 from comlrl_env.errors import ConfigError
@@ -49,7 +49,7 @@ class LLMPolicy:
         self.sampling = sampling if sampling is not None else Sampling()
         self.chat = chat
         self.eos_ids = tokens.eos_ids(self.model, self.tokenizer)
-        self.positions = _positions(self.model)
+        self.positions = context_length(getattr(self.model, "config", None))
         self._rng = np.random.default_rng(0)
         self.compute_dtype = torch.float32
         self.model.eval()
@@ -221,11 +221,3 @@ def _tokenizer_of(model: nn.Module, name: str | None) -> Any:
             "pass its tokenizer too"
         )
     return load_tokenizer(name)
-
-
-def _positions(model: nn.Module) -> int | None:
-    """The length of the model's context; None where its configuration names none (a state-space model)."""
-    config = getattr(model, "config", None)
-    texts = getattr(config, "get_text_config", lambda: config)()  # models that also see have one inside
-    limit = getattr(texts, "max_position_embeddings", None)
-    return limit if isinstance(limit, int) else None

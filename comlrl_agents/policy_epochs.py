@@ -2,9 +2,10 @@
 
 Logged beside the learner's figures: ``rollout/reward_mean``, ``rollout/reward_std`` (of the rewards that are learned
 from), ``completions/…`` and ``agent_i/…`` as in collection, ``oracle/error_rate``. Where a learned reward is learned
-from, the first ``task_reward_samples`` joint responses behind each logged line are scored by the task as well:
-``reward_check/learned_mean``, ``reward_check/task_mean`` and, where neither is constant, ``reward_check/correlation``.
-A learned reward that rises while the task's does not is being deceived. Nothing is learned from these scores.
+from, the latest ``task_reward_samples`` joint responses behind each logged line are scored by the task as well:
+``reward_check/learned_mean``, ``reward_check/task_mean`` and, of four or more where neither is constant,
+``reward_check/correlation``. A learned reward that rises while the task's does not is being deceived. Nothing is
+learned from these scores, and like those of evaluation they are not in ``env_step``.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from comlrl_agents.policy_gradient import Experience
 from comlrl_agents.policy_window import Window, beside_the_task, sample_row
 from comlrl_agents.replay import PairSample
 from comlrl_agents.rollouts import Group, Scorer, TaskReward, sample_groups
+from comlrl_env.errors import TrainingError
 
 if TYPE_CHECKING:
     from comlrl_agents.config import PolicyFields
@@ -98,10 +100,11 @@ class PolicyEpochs:
         run, progress = self.run, self.run.progress
         resets = progress.resets()
         order = run.streams["policy_shuffle"].permutation(len(resets))
-        window = Window()
+        window, judged, failed = Window(), 0, 0
         for start in range(0, len(order), self.args.rollout_buffer_size):
             buffer = [resets[int(i)] for i in order[start : start + self.args.rollout_buffer_size]]
             groups = self._rollout(buffer, score, window)
+            window.groups += groups
             share = (progress.epoch + start / len(order)) / self.args.num_train_epochs
             self._update(groups, (progress.round - 1 + share) / self.args.rounds, window)
             seen = progress.items_seen
@@ -109,7 +112,13 @@ class PolicyEpochs:
             latest = window.latest_reward
             last = start + len(buffer) >= len(order)
             if last or len(window.stats) >= self.args.logging_steps:
-                self._log(window, groups, last=last)
+                judged, failed = judged + len(window.rewards), failed + window.failed
+                if last and not judged:
+                    raise TrainingError(
+                        f"rewards: all {failed} joint responses of an epoch failed to be scored, so nothing can be "
+                        "learned; see the environment's reward_reason"
+                    )
+                self._log(window, last=last)
                 window = Window()
             run.tracker.progress(
                 progress.round, self.args.rounds, "policy", start + len(buffer), len(order), reward=latest
@@ -139,14 +148,14 @@ class PolicyEpochs:
                 window.stats.append(stats)
         window.seconds["update"] += perf_counter() - began
 
-    def _log(self, window: Window, groups: Sequence[Group], *, last: bool) -> None:
-        run, rows = self.run, [sample_row(group) for group in groups[:4]]
+    def _log(self, window: Window, *, last: bool) -> None:
+        run, rows = self.run, [sample_row(group) for group in window.groups[-4:]]
         metrics = window.metrics()
-        if self.compared_samples is None:
+        if self.compared_samples is None and window.rewards:
             metrics["turn_1/reward_mean"] = metrics["rollout/reward_mean"]
             metrics["turn_1/expected_return"] = metrics.get("rollout/return_mean", metrics["rollout/reward_mean"])
-        elif self.compared_samples and groups:
-            compared, rows = beside_the_task(groups, self.task_reward, self.compared_samples)
+        elif self.compared_samples and window.groups:
+            compared, rows = beside_the_task(window.groups, self.task_reward, self.compared_samples)
             metrics |= compared
         if last:  # once per epoch: it reads the initial weights
             metrics |= run.drift(window.samples)

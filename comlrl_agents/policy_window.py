@@ -9,14 +9,20 @@ import numpy as np
 from comlrl_agents.collect import completion_metrics
 from comlrl_agents.rollouts import Group, Scorer
 from comlrl_agents.types import Generation
-from comlrl_env.errors import TrainingError
+
+LEAST_CORRELATED = 4
+"""A correlation of fewer joint responses says nothing; that of two is always 1 or -1."""
 
 
 class Window:
-    """Rollouts and updates between two logged lines; ``seconds`` by phase, ``samples`` per agent of the last buffer."""
+    """Rollouts and updates between two logged lines.
+
+    ``groups``: those that were learned from. ``samples``: of each agent, in the last buffer. ``seconds``: by phase.
+    """
 
     def __init__(self) -> None:
         self.stats: list[dict[str, float]] = []
+        self.groups: list[Group] = []
         self.rewards: list[float] = []
         self.failed = 0
         self.samples: list[list[Generation]] = []
@@ -38,32 +44,23 @@ class Window:
         return self.rewards[-1] if self.rewards else math.nan
 
     def metrics(self) -> dict[str, float]:
-        """Means over the window.
-
-        Raises TrainingError when not one joint response could be scored.
-        """
-        if not self.rewards:
-            raise TrainingError(
-                f"rewards: all {self.failed} joint responses since the last logged line failed to be scored, so "
-                "nothing can be learned; see the environment's reward_reason"
-            )
+        """Means over the window; without those of rewards when not one joint response could be scored."""
         names = self.stats[0] if self.stats else ()
-        return {
-            **{name: float(np.mean([stats[name] for stats in self.stats])) for name in names},
-            "rollout/reward_mean": float(np.mean(self.rewards)),
-            "rollout/reward_std": float(np.std(self.rewards)),
-            "oracle/error_rate": self.failed / (self.failed + len(self.rewards)),
-            **completion_metrics(self.samples),
-        }
+        stats = {name: float(np.mean([stats[name] for stats in self.stats])) for name in names}
+        if self.rewards:
+            stats["rollout/reward_mean"] = float(np.mean(self.rewards))
+            stats["rollout/reward_std"] = float(np.std(self.rewards))
+        stats["oracle/error_rate"] = self.failed / (self.failed + len(self.rewards))
+        return stats | completion_metrics(self.samples)
 
 
 def beside_the_task(groups: Sequence[Group], task: Scorer, count: int) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    """The task's rewards of the first ``count`` joint responses beside those that were learned from.
+    """The task's rewards of the latest ``count`` joint responses beside those that were learned from.
 
     Metrics ``reward_check/…`` and, of each group's first joint response, a row for the samples.
     """
     chosen: list[Group] = []
-    for group in groups:
+    for group in reversed(groups):
         if count > 0:
             chosen.append(group.first(count))
             count -= len(chosen[-1].rewards)
@@ -78,7 +75,7 @@ def beside_the_task(groups: Sequence[Group], task: Scorer, count: int) -> tuple[
     if not len(known):
         return {}, rows
     metrics = {"reward_check/learned_mean": float(learned.mean()), "reward_check/task_mean": float(known.mean())}
-    if learned.std() > 0 and known.std() > 0:
+    if len(known) >= LEAST_CORRELATED and learned.std() > 0 and known.std() > 0:
         metrics["reward_check/correlation"] = float(np.corrcoef(learned, known)[0, 1])
     return metrics, rows
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from comlrl_agents.model_source import UNREADABLE, load_model
 from comlrl_agents.placement import pick_device
-from comlrl_agents.reward_text import Joint, encode_joint
+from comlrl_agents.reward_text import Joint, encode_joint, text_room
 from comlrl_agents.scalar_model import HEAD, ScalarModel, backbone_of, load_body, load_head, save_scalar
 from comlrl_agents.scored_states import Row
 from comlrl_env.errors import ConfigError
@@ -22,14 +22,17 @@ SETTINGS = "reward_model.json"
 class JointRewardModel(ScalarModel):
     """Reads all agents' prompts and responses as one text and gives one number.
 
-    ``backbone``: the body of a causal language model; ``max_length``: tokens of a text, longer ones are cut as
-    :func:`~comlrl_agents.reward_text.encode_joint` says; ``seed``: of the fresh head.
+    ``backbone``: the body of a causal language model; ``max_length``: tokens of a text (None: the body's context),
+    longer ones are cut as :func:`~comlrl_agents.reward_text.encode_joint` says; ``seed``: of the fresh head.
+
+    Raises ConfigError when ``max_length`` is not a number from 1 to the body's context.
     """
 
     def __init__(self, backbone: nn.Module, tokenizer: Any, max_length: int | None = None, seed: int = 0) -> None:
         super().__init__(backbone, seed)
         self.tokenizer = tokenizer
         self.max_length = max_length
+        self._room = text_room(backbone.config, max_length)
 
     @classmethod
     def from_base(
@@ -84,7 +87,7 @@ class JointRewardModel(ScalarModel):
 
     def encode(self, texts: Sequence[Joint]) -> list[Row]:
         """Token rows of joint responses, for :meth:`values`."""
-        return encode_joint(self.tokenizer, texts, self.max_length)
+        return encode_joint(self.tokenizer, texts, self._room)
 
     def rewards(self, texts: Sequence[Joint], micro_batch_tokens: int | None = None) -> Tensor:
         """One reward per joint response, (N,), with gradient."""

@@ -8,6 +8,7 @@ response are the same for all responses to an item.
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+from comlrl_agents.model_source import context_length
 from comlrl_agents.scored_states import Row
 from comlrl_agents.tokens import opening_ids
 from comlrl_env.errors import ConfigError
@@ -35,6 +36,22 @@ def encode_joint(tokenizer: Any, texts: Sequence[Joint], max_length: int | None 
     ids = _encode_all(tokenizer, (block for text in blocks for block in text))
     opening = tuple(opening_ids(tokenizer))
     return [_row(opening, [ids[block] for block in text], max_length) for text in blocks]
+
+
+def text_room(config: Any, max_length: int | None) -> int | None:
+    """How many tokens a text may have: ``max_length``, or what fits into the context of the model with ``config``.
+
+    Raises ConfigError when ``max_length`` is no number of tokens or more than fit.
+    """
+    context = context_length(config)
+    if max_length is None:
+        return context
+    if type(max_length) is not int or max_length < 1 or (context is not None and max_length > context):
+        raise ConfigError(
+            f"reward_max_length: must be None or a number of tokens from 1 to the context of the model "
+            f"({'not limited' if context is None else context}), actually {max_length!r}; lower it, or leave it out"
+        )
+    return max_length
 
 
 def encode_plan(tokenizer: Any, texts: Sequence[Joint]) -> list[Row]:

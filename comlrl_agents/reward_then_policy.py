@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from comlrl_agents.learners.marlhf import RewardFit
-from comlrl_agents.model_source import check_source, load_tokenizer
+from comlrl_agents.model_source import load_config, load_tokenizer
 from comlrl_agents.placement import pick_device, pick_dtype
 from comlrl_agents.policy_epochs import PolicyEpochs
 from comlrl_agents.replay import PairSample
 from comlrl_agents.reward_model import JointRewardModel
-from comlrl_agents.reward_text import encode_joint
+from comlrl_agents.reward_text import encode_joint, text_room
 from comlrl_agents.rollouts import LearnedReward
 from comlrl_env.errors import ConfigError
 from comlrl_env.types import PreferencePair
@@ -28,7 +28,7 @@ class RewardThenPolicy:
     ``reward_model`` is the latest one, None before the first fit; its optimizer lives as long as the fit.
 
     Raises ConfigError at construction when nothing says which model to begin with, there is none of that name, its
-    device cannot be used, or ``reward_max_length`` leaves no room for the responses.
+    device cannot be used, or ``reward_max_length`` leaves no room for the responses or exceeds the model's context.
     """
 
     measures_drift = True
@@ -43,13 +43,11 @@ class RewardThenPolicy:
                 "reward_model_name: is required when the first agent is an object that does not say where it came "
                 'from, actually None; give a model id, a folder, or "tiny"'
             )
-        check_source(name)
         self.source = name
         own = args.reward_model_name is None
         self.tokenizer = run.policies[0].tokenizer if own else load_tokenizer(name)
-        if args.reward_max_length is not None:
-            nothing = [""] * len(run.agents)
-            encode_joint(self.tokenizer, [(nothing, nothing)], args.reward_max_length)
+        nothing = [""] * len(run.agents)
+        encode_joint(self.tokenizer, [(nothing, nothing)], text_room(load_config(name), args.reward_max_length))
         given = args.reward_model_device
         self.device = run.policies[0].device if given is None else pick_device(given).value
         self.reward_model: JointRewardModel | None = None

@@ -13,7 +13,7 @@ from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.questions import Start, agent_prompt
 from comlrl_agents.reward_model import JointRewardModel
 from comlrl_agents.types import Generation
-from comlrl_env.errors import TrainingError
+from comlrl_env.errors import RewardError, TrainingError
 from comlrl_env.shared_reward import RewardRule
 from comlrl_env.slate import Slate
 
@@ -120,7 +120,13 @@ class TaskReward:
         return [self._scores(group) for group in groups]
 
     def _scores(self, group: Group) -> list[float]:
-        prompts, _ = self._slate.reset(seed=group.reset.seed, options=group.reset.options)
+        reset = group.reset
+        prompts, _ = self._slate.reset(seed=reset.seed, options=reset.options)
+        if tuple(prompts.values()) != group.prompts:
+            raise RewardError(
+                f"environment: reset(seed={reset.seed}, options={reset.options}) must give the same prompts each time, "
+                f"actually {group.prompts!r} and then {tuple(prompts.values())!r}; derive the item from the seed alone"
+            )
         texts = {agent: [a.text for a in own] for agent, own in zip(prompts, group.answers, strict=True)}
         return [
             self._slate.process(score.reward) if score.status == "ok" else math.nan

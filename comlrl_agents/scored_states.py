@@ -104,7 +104,9 @@ def _shared(
         fed, there = (x.to(device) for x in pad([completion[:-1] for _, completion in batch], "right"))
         steps = torch.arange(fed.shape[1], device=device)
         seen = torch.cat([real[index], there], dim=1).long()
-        values: Tensor = getattr(forward(module, fed, seen, positions[index, -1:] + 1 + steps, fork), output)
+        # Padding behind a long prompt could come to lie beyond the model's context.
+        places = (positions[index, -1:] + 1 + steps).masked_fill(~there, 0)
+        values: Tensor = getattr(forward(module, fed, seen, places, fork), output)
         parts.append(values.flatten(0, 1))
         for row in batch:
             begins[row] = at

@@ -14,7 +14,7 @@ from gymnasium.utils import EzPickle
 from pettingzoo import AECEnv, ParallelEnv
 
 from comlrl_env.errors import TaskError
-from comlrl_env.parallel import advance, begin, read_prompts
+from comlrl_env.parallel import acting_agents, advance, begin, read_prompts
 
 Texts = dict[str, str]
 Step = tuple[Texts, Mapping[str, Any], Mapping[str, Any]]
@@ -50,7 +50,7 @@ class CopiedBranch:
 
     def __init__(self, env: ParallelEnv[str, Any, Any]) -> None:
         self._env = env
-        self.agents = list(env.agents)
+        self.agents = acting_agents(env)
 
     def fork(self) -> "CopiedBranch":
         """A deep copy: random streams are copied too, so all forks meet the same chance events."""
@@ -59,7 +59,7 @@ class CopiedBranch:
     def step(self, actions: Texts) -> Step:
         """See :class:`Branch`."""
         observations, rewards, _, _, infos = advance(self._env, dict(actions))  # it may change what it is given
-        self.agents = list(self._env.agents)
+        self.agents = acting_agents(self._env)
         return read_prompts(observations, self.agents), rewards, infos
 
 
@@ -87,12 +87,12 @@ class ReplayedBranch:
     def step(self, actions: Texts) -> Step:
         """Reset, replay, then go on; see :class:`Branch`."""
         observations, _ = begin(self._env, self._seed, self._options)
-        self._compare(self._prompts, read_prompts(observations, list(self._env.agents)))
+        self._compare(self._prompts, read_prompts(observations, acting_agents(self._env)))
         for past, prompts in self._way:
             observations, *_ = advance(self._env, dict(past))
-            self._compare(prompts, read_prompts(observations, list(self._env.agents)))
+            self._compare(prompts, read_prompts(observations, acting_agents(self._env)))
         observations, rewards, _, _, infos = advance(self._env, dict(actions))
-        self.agents = list(self._env.agents)
+        self.agents = acting_agents(self._env)
         prompts = read_prompts(observations, self.agents)
         self._way = (*self._way, (actions, prompts))
         return prompts, rewards, infos

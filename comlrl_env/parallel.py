@@ -25,6 +25,12 @@ def advance(env: ParallelEnv[str, Any, Any], actions: dict[str, Any]) -> Stepped
     return parts
 
 
+def acting_agents(env: ParallelEnv[str, Any, Any]) -> list[str]:
+    """The agents that act next, in the order of ``possible_agents``: that of ``agents`` is each environment's own."""
+    now = set(env.agents)
+    return [agent for agent in env.possible_agents if agent in now]
+
+
 def read_prompts(observations: Mapping[str, Any], agents: list[str]) -> dict[str, str]:
     """The observations of the agents that act next; TaskError when one is missing or no text."""
     for agent in agents:

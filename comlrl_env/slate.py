@@ -9,7 +9,7 @@ from pettingzoo import ParallelEnv
 from comlrl_env.branches import Branch, CopiedBranch, ReplayedBranch, Texts, can_copy
 from comlrl_env.candidates import Candidates, joint_responses
 from comlrl_env.errors import ActionError
-from comlrl_env.parallel import begin, read_prompts
+from comlrl_env.parallel import acting_agents, begin, read_prompts
 from comlrl_env.shared_reward import RewardRule, check_rule, shared_score
 from comlrl_env.types import Score
 
@@ -66,7 +66,7 @@ class Slate:
             if not self._copies and seed is None:  # the item must be found again, so it needs a seed
                 seed = self._draw_seed()
                 observations, infos = begin(self.env, seed, options)
-        prompts = read_prompts(observations, list(self.env.agents))
+        prompts = read_prompts(observations, acting_agents(self.env))
         self._branches = None
         if self._copies:
             self._root = CopiedBranch(self.env)

@@ -10,7 +10,7 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from comlrl_env.candidates import ScoreFunction
 from comlrl_env.errors import RewardError
-from comlrl_env.parallel import advance, begin, read_prompts
+from comlrl_env.parallel import acting_agents, advance, begin, read_prompts
 from comlrl_env.shared_reward import RewardRule, check_rule, read_number, shared_score
 
 StepResult = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]
@@ -46,12 +46,12 @@ class ScoredBy(BaseParallelWrapper[str, Any, Any]):
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """Begin an episode."""
         observations, infos = begin(self.env, seed, options)
-        self._prompts = read_prompts(observations, list(self.env.agents))
+        self._prompts = read_prompts(observations, acting_agents(self.env))
         return observations, infos
 
     def step(self, actions: dict[str, Any]) -> StepResult:
         """Play one joint action; the score function judges it."""
-        acted = list(self.env.agents)
+        acted = acting_agents(self.env)
         asked = {agent: self._prompts[agent] for agent in acted}
         given = self.score(asked, [{agent: actions[agent] for agent in acted}])
         values = [read_number(value) for value in given] if isinstance(given, Iterable) else []
@@ -61,7 +61,7 @@ class ScoredBy(BaseParallelWrapper[str, Any, Any]):
             )
         observations, rewards, terminations, truncations, infos = advance(self.env, actions)
         task = shared_score(rewards, infos, acted, self.reward_rule)
-        self._prompts = read_prompts(observations, list(self.env.agents))
+        self._prompts = read_prompts(observations, acting_agents(self.env))
         parts = {**task.parts, "task_reward": task.reward} if task.status == "ok" else dict(task.parts)
         own = {
             "task_reward": task.reward,

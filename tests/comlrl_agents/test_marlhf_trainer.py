@@ -193,7 +193,7 @@ def test_an_oracle_that_fails_now_and_then_is_counted_and_left_out(tmp_path):
         def reward(self, joint):
             return float("nan")
 
-    with pytest.raises(TrainingError, match="all 32 joint responses since the last logged line failed"):
+    with pytest.raises(TrainingError, match="all 32 joint responses of an epoch failed"):
         RLTrainer(Broken(), agents=team(), args=args, output_dir=tmp_path / "none").train()
 
 
