@@ -124,7 +124,7 @@ class TeamOptimizer:
             if not torch.isfinite(torch.tensor(norm)):
                 raise TrainingError(
                     f"{self._who} {index}: the gradient norm must be finite, actually {norm}; lower "
-                    f"{self._rate_field}, or resume from the last checkpoint with another value"
+                    f"{self._rate_field} and begin anew: a run that goes on keeps its settings"
                 )
         rate = self.optimisation.learning_rate * schedule_factor(
             self.optimisation.lr_scheduler_type, self.updates, self.optimisation.warmup_steps, progress

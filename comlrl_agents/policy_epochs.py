@@ -48,6 +48,9 @@ class PolicyLearner(Protocol):
     def save_critics(self, folder: Path) -> None:
         """Write the critics, if there are any."""
 
+    def describe_critics(self) -> list[str]:
+        """Each critic in words."""
+
 
 class PolicyEpochs:
     """``num_train_epochs`` over the round's items.
@@ -83,6 +86,10 @@ class PolicyEpochs:
         self.learner.references = None
         for policy in self.run.policies:
             policy.model.zero_grad(set_to_none=True)  # makes room for the next reward model's
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a run that goes on must have begun with."""
+        return {"critics": self.learner.describe_critics()}
 
     def save_model(self, folder: Path) -> None:
         """The critics, if there are any."""

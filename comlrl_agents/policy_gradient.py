@@ -70,7 +70,8 @@ def begin_experience(
     optimisation: Optimisation,
 ) -> Experience:
     """Returns, and what the rule needs beside them, under the weights that sampled the group; no advantage yet."""
-    returns = torch.tensor(group.rewards).repeat(len(policies), 1)
+    # In float64: rewards may lie close together and far from 0.
+    returns = torch.tensor(group.rewards, dtype=torch.float64).repeat(len(policies), 1)
     tables, divergence = None, None
     if rule.clip_range is not None or references is not None:
         tables = tuple(token_table(policy, group, agent, optimisation) for agent, policy in enumerate(policies))
@@ -164,7 +165,7 @@ def _accumulate_clipped(
                 policy.model, prompts, completions, score_final_token=optimisation.score_final_token
             )
         old = _padded([experience.old[agent][0] for experience in groups if experience.old], values.shape[1])
-        advantages = torch.cat([experience.advantages[agent] for experience in groups]).to(values.device)
+        advantages = torch.cat([experience.advantages[agent] for experience in groups]).float().to(values.device)
         part = clipped_policy_loss(values, old.to(values.device), mask, advantages, clip) * (len(values) / total)
         part.backward()  # type: ignore[no-untyped-call]  # torch's own annotation
         loss += part.item()

@@ -38,12 +38,13 @@ def make_policy_learner(
         critics: one name, folder or causal language model per critic, each with weights of its own. An object reads the
             tokens of its agent (maac: of the first); a name brings its tokenizer. The folder of a saved critic
             (``model/critic_0`` of a run) brings its head too.
-        critic_model: one for all critics. Without both ``critic_model_name`` counts, and without that the first agent's
-            name.
+        critic_model: one for all critics. Without both ``critic_model_name`` counts (a list: one for each), and without
+            that the first agent's name.
 
     Raises:
-        ConfigError: a critic is given and none is used, none is given and the agents have no name, the number of
-            critics is not that of the back end, a source is missing, a device cannot be used.
+        ConfigError: a critic is given and none is used, or in two ways, none is given and the agents have no name, the
+            number of critics is not that of the back end, a source is missing, two would share weights, a device cannot
+            be used.
 
     """
     given = critics if critics is not None else critic_model
@@ -89,39 +90,63 @@ def _separate(
     critics: Sequence[Any] | None,
     critic_model: Any,
 ) -> list[Critic]:
-    count = args.num_critics
-    if critics is not None and len(critics) != count:
-        raise ConfigError(f"critics: {args.rl_algorithm!r} needs {count}, actually {len(critics)} were given")
-    one = critic_model if critic_model is not None else args.critic_model_name or policies[0].name
-    sources = [one] * count if critics is None else list(critics)
+    count, named_sources = args.num_critics, args.critic_model_name
+    ways = {"critics=": critics, "critic_model=": critic_model, "critic_model_name": named_sources}
+    given = {way: source for way, source in ways.items() if source is not None}
+    if len(given) > 1:
+        raise ConfigError(f"critics: must be named in one way, actually in {len(given)} ({', '.join(given)}); keep one")
+    source: Any = next(iter(given.values()), policies[0].name)
+    several = critics is not None or isinstance(source, list)
+    if several and (isinstance(source, str) or len(source) != count):
+        raise ConfigError(
+            f"critics: {args.rl_algorithm!r} needs a list of {count}, one for each critic, actually {source!r:.80}"
+        )
+    sources = list(source) if several else [source] * count
     if any(source is None for source in sources):
         raise ConfigError(
             "critic_model_name: is required when the first agent is an object that does not say where it came from, "
             'actually None; give a model id, a folder, "tiny", or critics='
         )
     named = per_agent(args.critic_devices, count, "critic_devices")
-    made = []
+    central = args.rl_algorithm == "maac"
+    made: list[Critic] = []
     for index, (source, device) in enumerate(zip(sources, named, strict=True)):
         policy = policies[index]
         where = policy.device if device is None else pick_device(device).value
-        critic = _critic(source, policy, args.critic_type, _seed(streams, index), copied=critics is None)
+        critic = _critic(source, policy, args.critic_type, _seed(streams, index), copied=not several, central=central)
+        _refuse_shared(critic, index, [*policies, *made])
         critic.model.to(where)
         critic.model.compute_dtype = pick_dtype(args.dtype, torch.device(where)).value
         made.append(critic)
     return made
 
 
-def _critic(source: Any, policy: LLMPolicy, kind: CriticType, seed: int, *, copied: bool) -> Critic:
+def _critic(source: Any, policy: LLMPolicy, kind: CriticType, seed: int, *, copied: bool, central: bool) -> Critic:
     if isinstance(source, nn.Module):
-        model = copy.deepcopy(source) if copied else source
+        model: Any = copy.deepcopy(source) if copied else source
         float32_weights(model)
-        return separate_critic(model, policy.tokenizer, kind, seed)
+        known = model.get_input_embeddings().num_embeddings
+        if known < len(policy.tokenizer):
+            raise ConfigError(
+                f"critics: an object reads the tokens of its agent and must know all {len(policy.tokenizer)} of its "
+                f"tokenizer, actually {known}; name a model, which brings its own tokenizer"
+            )
+        return separate_critic(model, policy.tokenizer, kind, seed, central=central)
     if not isinstance(source, str | os.PathLike):
         raise ConfigError(f"critics: must be names, folders or model objects, actually {type(source).__name__}")
     folder = Path(source).expanduser()
     if (folder / HEAD).is_file():
-        return saved_critic(folder, kind)
-    return separate_critic(*load_model(os.fspath(source)), kind, seed)
+        return saved_critic(folder, kind, central=central)
+    return separate_critic(*load_model(os.fspath(source)), kind, seed, central=central)
+
+
+def _refuse_shared(critic: Critic, index: int, others: Sequence[LLMPolicy | Critic]) -> None:
+    own = {id(parameter) for parameter in critic.model.parameters()}
+    if any(id(parameter) in own for other in others for parameter in other.model.parameters()):
+        raise ConfigError(
+            f"critics: each must have weights of its own, actually critic {index} shares some with another critic or "
+            "an agent; give copies (copy.deepcopy), or names"
+        )
 
 
 def _seed(streams: Streams, index: int) -> int:

@@ -39,6 +39,10 @@ class PreferenceEpochs:
             if self.args.num_train_epochs > 1 and progress.epoch % self.args.checkpoint_interval == 0:
                 save()
 
+    def fingerprint(self) -> dict[str, Any]:
+        """The configuration says it all."""
+        return {}
+
     def save_model(self, folder: Path) -> None:
         """Nothing is saved beside the agents."""
 

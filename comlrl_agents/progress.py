@@ -191,6 +191,7 @@ class RunState:
             "num_items": run.items.num_items,
             "first prompts": self._first_prompts,
             "given pairs": None if run.given is None else run.given.sizes,
+            **run.learning.fingerprint(),
         }
         fields: dict[str, Any] = json.loads(json.dumps({**described, **to_mapping(run.args)}))
         return fields

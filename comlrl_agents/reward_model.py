@@ -24,6 +24,7 @@ class JointRewardModel(ScalarModel):
 
     ``backbone``: the body of a causal language model; ``max_length``: tokens of a text (None: the body's context),
     longer ones are cut as :func:`~comlrl_agents.reward_text.encode_joint` says; ``seed``: of the fresh head.
+    ``num_agents``: how many agents' texts it was fitted to, None where that is not known.
 
     Raises ConfigError when ``max_length`` is not a number from 1 to the body's context.
     """
@@ -32,7 +33,8 @@ class JointRewardModel(ScalarModel):
         super().__init__(backbone, seed)
         self.tokenizer = tokenizer
         self.max_length = max_length
-        self._room = text_room(backbone.config, max_length)
+        self.num_agents: int | None = None
+        text_room(backbone.config, max_length)
 
     @classmethod
     def from_base(
@@ -44,12 +46,19 @@ class JointRewardModel(ScalarModel):
         seed: int = 0,
         device: str | None = None,
     ) -> Self:
-        """A model with a fresh head on the body of a causal language model ("tiny", a folder, a model id).
+        """A model with a fresh head on the body of a causal language model ("tiny", a folder, a model id), or a saved
+        reward model as it is, its head included.
 
         ``tokenizer``: None loads the one of that name.
 
         Raises ConfigError when there is no model of that name, or the device cannot be used.
         """
+        if (Path(name).expanduser() / SETTINGS).is_file():
+            saved = cls.from_pretrained(name, device=device)
+            if max_length is not None:
+                text_room(saved.backbone.config, max_length)
+                saved.max_length = max_length
+            return saved
         where = pick_device(device).value
         model, loaded = load_model(os.fspath(name), with_tokenizer=tokenizer is None)
         return cls(backbone_of(model).to(where), loaded if tokenizer is None else tokenizer, max_length, seed)
@@ -68,8 +77,9 @@ class JointRewardModel(ScalarModel):
             )
         where = pick_device(device).value
         try:
-            max_length = json.loads((path / SETTINGS).read_text(encoding="utf-8"))["max_length"]
-            model = cls(*load_body(path), max_length)
+            settings = json.loads((path / SETTINGS).read_text(encoding="utf-8"))
+            model = cls(*load_body(path), settings["max_length"])
+            model.num_agents = settings["num_agents"]
             load_head(model, path / HEAD)
         except (ConfigError, *UNREADABLE, KeyError, TypeError) as error:
             raise ConfigError(
@@ -83,11 +93,12 @@ class JointRewardModel(ScalarModel):
         """Write body, head, tokenizer and settings into a folder."""
         path = Path(folder)
         save_scalar(self, self.tokenizer, path)
-        (path / SETTINGS).write_text(json.dumps({"max_length": self.max_length}) + "\n", encoding="utf-8")
+        settings = {"max_length": self.max_length, "num_agents": self.num_agents}
+        (path / SETTINGS).write_text(json.dumps(settings) + "\n", encoding="utf-8")
 
     def encode(self, texts: Sequence[Joint]) -> list[Row]:
         """Token rows of joint responses, for :meth:`values`."""
-        return encode_joint(self.tokenizer, texts, self._room)
+        return encode_joint(self.tokenizer, texts, text_room(self.backbone.config, self.max_length))
 
     def rewards(self, texts: Sequence[Joint], micro_batch_tokens: int | None = None) -> Tensor:
         """One reward per joint response, (N,), with gradient."""
@@ -100,9 +111,18 @@ class JointRewardModel(ScalarModel):
         return found
 
     def judge(self, prompts: Mapping[str, str], joint_responses: Sequence[Mapping[str, str]]) -> list[float]:
-        """Rewards of several joint responses to one item, by agent name.
+        """Rewards of several joint responses to one item, by agent name; ``prompts`` in the order of the team.
 
         This is what ``PreferenceWrapper.step(score=…)`` and :class:`comlrl_env.wrappers.ScoredBy` call.
+
+        Raises:
+            ConfigError: it was fitted to a team of another size.
+
         """
+        if self.num_agents not in (None, len(prompts)):
+            raise ConfigError(
+                f"reward model: was fitted to the texts of {self.num_agents} agents and must judge as many, actually "
+                f"{list(prompts)}; take it for the task and the collaboration_mode of its run"
+            )
         asked = list(prompts.values())
         return self.score([(asked, [responses[agent] for agent in prompts]) for responses in joint_responses])

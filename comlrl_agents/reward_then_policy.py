@@ -64,6 +64,10 @@ class RewardThenPolicy:
         assert self.reward_model is not None
         self.policy.learn_from(LearnedReward(self.reward_model, self.args.micro_batch_tokens), save)
 
+    def fingerprint(self) -> dict[str, Any]:
+        """What a run that goes on must have begun with: folders may have moved."""
+        return {"reward model": Path(self.source).name, **self.policy.fingerprint()}
+
     def save_model(self, folder: Path) -> None:
         """The reward model as ``reward_model``, and the critics if there are any."""
         if self.reward_model is not None:
@@ -95,6 +99,7 @@ class RewardThenPolicy:
             self.source, self.tokenizer, max_length=self.args.reward_max_length, seed=seed, device=str(self.device)
         )
         model.compute_dtype = pick_dtype(self.args.dtype, self.device).value
+        model.num_agents = len(self.run.agents)
         return model.requires_grad_(False)
 
     def _fit_model(self, sample: PairSample, save: Callable[[], Path]) -> None:
@@ -105,12 +110,11 @@ class RewardThenPolicy:
         assert self._fit is not None
         trained, held_out = self._split(sample)
         while progress.fit_epoch < self.args.reward_num_train_epochs:
-            mean = self._fit_epoch(self._fit, trained, held_out)
+            self._fit_epoch(self._fit, trained, held_out)
             progress.fit_epoch += 1
             if progress.fit_epoch < self.args.reward_num_train_epochs:
                 save()
-            else:
-                self._fit.centre(mean)
+        self._fit.centre(trained)
         # The optimizer's state and the gradients go before the policies' memory comes.
         self._fit = None
         assert self.reward_model is not None
@@ -119,18 +123,15 @@ class RewardThenPolicy:
             parameter.grad = None
         save()
 
-    def _fit_epoch(self, fit: RewardFit, trained: list[PreferencePair], held_out: list[PreferencePair]) -> float:
-        """One pass over the pairs; the mean reward in it."""
+    def _fit_epoch(self, fit: RewardFit, trained: list[PreferencePair], held_out: list[PreferencePair]) -> None:
         run, size = self.run, self.args.reward_train_batch_size
         order = run.streams["reward_shuffle"].permutation(len(trained))
         window: list[dict[str, float]] = []
-        total = 0.0
         for start in range(0, len(order), size):
             pairs = [trained[int(i)] for i in order[start : start + size]]
             stats = fit.learn(pairs)
             run.progress.updates += 1
             window.append(stats)
-            total += stats["reward_model/mean"] * len(pairs)
             last = start + size >= len(order)
             if last or len(window) == self.args.logging_steps:
                 means = {name: float(np.mean([s[name] for s in window])) for name in stats}
@@ -142,13 +143,19 @@ class RewardThenPolicy:
                 run.progress.round, self.args.rounds, "fit", start + len(pairs), len(order),
                 loss=stats["reward_model/loss"],
             )  # fmt: skip
-        return total / len(order)
 
     def _split(self, sample: PairSample) -> tuple[list[PreferencePair], list[PreferencePair]]:
-        """Pairs to learn from, and those of the items held out: pairs of one item share their candidates."""
+        """Pairs to learn from, and those of the items held out: pairs of one item share their candidates.
+
+        Where a file of pairs names no items, its prompts tell them.
+        """
         pairs = list(sample)
-        items = list(dict.fromkeys(pair.item_key for pair in pairs))
+        items = list(dict.fromkeys(map(_item, pairs)))
         count = min(round(self.args.reward_held_out_share * len(items)), len(items) - 1)
         rng = self.run.streams.fresh(f"held_out/{self.run.progress.round}")
         held = {items[int(index)] for index in rng.permutation(len(items))[:count]}
-        return [p for p in pairs if p.item_key not in held], [p for p in pairs if p.item_key in held]
+        return [p for p in pairs if _item(p) not in held], [p for p in pairs if _item(p) in held]
+
+
+def _item(pair: PreferencePair) -> Any:
+    return pair.winner[0].prompts if pair.item_key is None else pair.item_key

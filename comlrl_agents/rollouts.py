@@ -101,10 +101,13 @@ class LearnedReward:
         """See :data:`Scorer`."""
         texts = [(group.prompts, joint) for group in groups for joint in group.joint_texts]
         values = self.model.score(texts, self.micro_batch_tokens)
-        if not all(map(math.isfinite, values)):
-            raise TrainingError(
-                "reward model: its rewards must be finite, actually some are not; lower reward_learning_rate"
-            )
+        items = (group.item for group in groups for _ in group.joint_texts)
+        for item, value in zip(items, values, strict=True):
+            if not math.isfinite(value):
+                raise TrainingError(
+                    f"reward model: the reward of a joint response to item {item!r} must be finite, actually {value}; "
+                    "lower reward_learning_rate"
+                )
         scores = iter(values)
         return [[next(scores) for _ in group.joint_texts] for group in groups]
 

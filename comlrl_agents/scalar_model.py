@@ -167,7 +167,8 @@ def backbone_of(model: nn.Module) -> nn.Module:
 def feature_count(backbone: nn.Module) -> int:
     """The width of the backbone's states."""
     config: Any = backbone.config
-    return int(config.get_text_config(decoder=True).hidden_size)
+    config = config.get_text_config(decoder=True)
+    return int(getattr(config, "word_embed_proj_dim", config.hidden_size))  # OPT projects its states
 
 
 def _open(row: Row) -> Row:

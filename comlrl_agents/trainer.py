@@ -47,6 +47,9 @@ class Learning(Protocol):
     def save_model(self, folder: Path) -> None:
         """Write whatever stands beside the agents' own folders."""
 
+    def fingerprint(self) -> dict[str, Any]:
+        """What a run that goes on must have begun with, beside the configuration."""
+
     def state_dict(self) -> dict[str, Any]:
         """Optimizers and models of its own, as tensors and plain values."""
 

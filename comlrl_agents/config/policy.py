@@ -32,7 +32,7 @@ class PolicyFields(TeamConfig):
     rl_algorithm: RLAlgorithm = "magrpo"
     num_generations: int = 4
     advantage_normalization: bool | None = None
-    critic_model_name: str | None = None
+    critic_model_name: str | list[str] | None = None
     critic_learning_rate: float | None = None
     critic_devices: str | list[str] | None = None
     use_separate_critic: bool = True
@@ -83,6 +83,12 @@ class PolicyFields(TeamConfig):
                 "use_separate_critic: False puts value heads on the actors, which only 'iac' does, actually "
                 f"rl_algorithm={self.rl_algorithm!r}; leave it True"
             )
+        if self.has_critics and self.policy_rule.normalize and self.num_generations * self.rollout_buffer_size < 2:
+            raise ConfigError(
+                "advantage_normalization: needs at least 2 joint responses in a buffer, actually one "
+                "(num_generations=1, rollout_buffer_size=1), of which nothing would be left; raise one of them, or set "
+                "advantage_normalization=False"
+            )
         self._refuse_unused()
 
     def _refuse_unused(self) -> None:
@@ -95,6 +101,17 @@ class PolicyFields(TeamConfig):
         for name, used in needed.items():
             if not used and getattr(self, name) is not None:
                 switch = "reference_kl_enabled=True" if name == "reference_devices" else "a separate critic (iac, maac)"
+                raise ConfigError(
+                    f"{name}: has no meaning without {switch}, actually {getattr(self, name)!r}; leave it out"
+                )
+        without = {
+            "reference_kl_coef": (self.reference_kl_enabled, "reference_kl_enabled=True"),
+            "critic_type": (self.has_critics, "critics (iac, maac)"),
+            "value_loss_coef": (self.has_critics, "critics (iac, maac)"),
+            "value_clip_range": (not self.use_separate_critic, "use_separate_critic=False"),
+        }
+        for name, (used, switch) in without.items():
+            if not used and getattr(self, name) != type(self).__dataclass_fields__[name].default:
                 raise ConfigError(
                     f"{name}: has no meaning without {switch}, actually {getattr(self, name)!r}; leave it out"
                 )

@@ -2,7 +2,8 @@
 
 ``iac``: a critic per agent, a model of its own or a value head on the actor. ``maac``: one critic that reads what all
 agents are asked, its value computed once per joint prompt. One turn: the target is the return, A = target − V,
-normalised over the buffer. Every minibatch steps actors and critics once. With critic type "q" the value is that of
+normalised over a buffer of two joint responses or more. Every minibatch steps actors and critics once. With critic type
+"q" the value is that of
 the answer given, so that A is what the critic could not foresee; it fades as the critic becomes exact.
 
 Logged beside the policy's figures: ``value/loss`` (sum over critics), ``value/mean``, ``value/grad_norm``.
@@ -16,14 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from comlrl_agents.critics import Critic, expected
+from comlrl_agents.critics import Critic, expected, save_critic
 from comlrl_agents.head import gradients_in_place
 from comlrl_agents.optimisation import Optimisation, TeamOptimizer, distinct_modules
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.policy_gradient import Experience, PolicyRule, begin_experience, policy_backward
 from comlrl_agents.policy_losses import standardised, value_loss
 from comlrl_agents.rollouts import Group
-from comlrl_agents.scalar_model import lookups, save_head, save_scalar
+from comlrl_agents.scalar_model import lookups, save_head
 from comlrl_agents.scored_states import Row
 
 
@@ -82,7 +83,7 @@ class ActorCritic:
         rows = [expected(critic, self._rows(groups, index), budget) for index, critic in enumerate(self.critics)]
         values = torch.stack(rows * len(self.policies) if self.central else rows)
         advantages = torch.cat([experience.returns for experience in begun], dim=1) - values
-        if self.rule.normalize:
+        if self.rule.normalize and advantages.shape[1] > 1:  # of a single one nothing would be left
             advantages = standardised(advantages)
         sizes = [len(group.rewards) for group in groups]
         return [
@@ -119,7 +120,8 @@ class ActorCritic:
             with gradients_in_place():
                 values = critic.model.values(self._rows(groups, index), self.optimisation.micro_batch_tokens)
             clip = self.values.clip_range if self.on_actor else None
-            loss = value_loss(values, targets[index].to(values.device), old[index].to(values.device), clip)
+            target = targets[index].float().to(values.device)
+            loss = value_loss(values, target, old[index].to(values.device), clip)
             (self.values.coefficient * loss).backward()  # type: ignore[no-untyped-call]  # torch's own annotation
             total += loss.item()
             means.append(values.detach().mean().item())
@@ -130,12 +132,16 @@ class ActorCritic:
         return critic.joint_rows(groups) if self.central else critic.agent_rows(groups, index, self.policies[index])
 
     def save_critics(self, folder: Path) -> None:
-        """``critic_0``, … with body, head and tokenizer, or ``value_head_0.safetensors``, … where they share a body."""
+        """``critic_0``, … that can go on elsewhere, or ``value_head_0.safetensors``, … of heads on the actors."""
         for index, critic in enumerate(self.critics):
             if self.on_actor:
                 save_head(critic.model, folder / f"value_head_{index}.safetensors")
             else:
-                save_scalar(critic.model, critic.tokenizer, folder / f"critic_{index}")
+                save_critic(critic, folder / f"critic_{index}")
+
+    def describe_critics(self) -> list[str]:
+        """The shape of each critic in words."""
+        return [f"{sum(p.numel() for p in critic.model.parameters())} weights" for critic in self.critics]
 
     def state_dict(self) -> dict[str, Any]:
         """Optimizers and critics; the actors' weights belong to the policies."""

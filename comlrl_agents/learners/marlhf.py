@@ -20,6 +20,9 @@ from comlrl_agents.scalar_model import lookups
 from comlrl_env.errors import TrainingError
 from comlrl_env.types import JointTurn, PreferencePair
 
+_CENTRED_ON = 128
+"""Pairs whose mean reward becomes 0: of 256 joint responses its standard error is a sixteenth of their spread."""
+
 
 @dataclass(frozen=True, slots=True)
 class RewardFitRule:
@@ -62,7 +65,7 @@ class RewardFit:
         budget = self.rule.micro_batch_tokens
         rows = self.model.encode([text for text, _ in _sides(pairs)])
         with torch.set_grad_enabled(budget is None), gradients_in_place():
-            values = self.model.values(rows)
+            values = self.model.values(rows, budget)
         table = values.detach().cpu().requires_grad_()
         winners, losers = _per_side(pairs, table)
         _refuse_non_finite(pairs, winners, losers)
@@ -77,13 +80,21 @@ class RewardFit:
         return stats | {"reward_model/grad_norm": self.optimizer.step(0.0)["grad_norm"]}
 
     @torch.no_grad()
-    def centre(self, mean: float) -> None:
-        """Move all rewards so that ``mean`` becomes 0, as Ouyang et al. 2022 do (section 3.5).
+    def centre(self, pairs: Sequence[PreferencePair]) -> None:
+        """Move all rewards so that those of ``pairs`` (of the first 128) are 0 on average, as Ouyang et al. 2022 do
+        (section 3.5).
 
         The loss sees differences only and leaves the zero anywhere, but a policy without a baseline of its own
         (``mareinforce``) is pushed away from every answer that lies below it.
+
+        Raises:
+            TrainingError: a reward is not finite.
+
         """
-        self.model.head.bias.sub_(mean)
+        pairs = pairs[:_CENTRED_ON]
+        values = self.model.rewards([text for text, _ in _sides(pairs)], self.rule.micro_batch_tokens)
+        _refuse_non_finite(pairs, *_per_side(pairs, values.cpu()))
+        self.model.head.bias.sub_(values.mean())
 
     @torch.no_grad()
     def measure(self, pairs: Sequence[PreferencePair]) -> dict[str, float]:

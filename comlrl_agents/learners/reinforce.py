@@ -58,6 +58,10 @@ class Reinforce:
     def save_critics(self, folder: Path) -> None:
         """There are none."""
 
+    def describe_critics(self) -> list[str]:
+        """There are none."""
+        return []
+
     def state_dict(self) -> dict[str, Any]:
         """The optimizers; the weights belong to the policies."""
         return self.optimizer.state_dict()

@@ -184,8 +184,8 @@ def test_advantages_are_normalised_over_the_buffer():
     )
     joined = torch.cat([experience.advantages for experience in experiences], dim=1)
     assert joined.shape == (2, 7)
-    torch.testing.assert_close(joined.mean(1), torch.zeros(2), atol=1e-5, rtol=0)
-    torch.testing.assert_close(joined.std(1, correction=0), torch.ones(2))
+    torch.testing.assert_close(joined.mean(1).float(), torch.zeros(2), atol=1e-5, rtol=0)
+    torch.testing.assert_close(joined.std(1, correction=0).float(), torch.ones(2))
 
 
 def test_critics_are_stepped_once_per_minibatch_towards_the_return(monkeypatch):
@@ -305,7 +305,14 @@ def test_a_saved_critic_goes_on_with_its_head(tmp_path):
     ("fields", "given", "text"),
     [
         ({"rl_algorithm": "iac"}, {}, "critic_model_name: is required when the first agent is an object"),
-        ({"rl_algorithm": "maac"}, {"critics": [1, 2]}, "critics: 'maac' needs 1, actually 2"),
+        (
+            {"rl_algorithm": "maac"},
+            {"critics": [1, 2]},
+            "critics: 'maac' needs a list of 1, one for each critic, actually .1, 2.",
+        ),
+        ({"rl_algorithm": "iac"}, {"critics": "tiny"}, "critics: 'iac' needs a list of 2, .* actually 'tiny'"),
+        ({"rl_algorithm": "iac"}, {"critics": [1, 2], "critic_model": 3}, "critics: must be named in one way, .* 2"),
+        ({"rl_algorithm": "iac", "critic_model_name": ["a"]}, {}, "critics: 'iac' needs a list of 2"),
         ({}, {"critics": ["tiny"]}, "critics: rl_algorithm='magrpo' has no critics"),
         ({"rl_algorithm": "iac", "use_separate_critic": False}, {"critic_model": "tiny"}, "has no critics of its own"),
         ({"rl_algorithm": "maac"}, {"critic_model": 3}, "must be names, folders or model objects, actually int"),

@@ -214,7 +214,7 @@ def test_centring_moves_all_rewards_and_no_difference():
     stats, before, measured = fit.learn(pairs), model.score(TEXTS), fit.measure(pairs)
     texts = [(turn.prompts, turn.texts) for pair in pairs for side in (pair.winner, pair.loser) for turn in side]
     assert stats["reward_model/mean"] == pytest.approx(np.mean(model.score(texts)), abs=1e-6)
-    fit.centre(stats["reward_model/mean"])
+    fit.centre(pairs)
     assert np.mean(model.score(texts)) == pytest.approx(0, abs=1e-6)
     moved = np.array(before) - np.array(model.score(TEXTS))
     assert moved == pytest.approx(np.full(len(TEXTS), stats["reward_model/mean"]), abs=1e-6)
