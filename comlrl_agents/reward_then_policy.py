@@ -135,14 +135,22 @@ class RewardThenPolicy:
             last = start + size >= len(order)
             if last or len(window) == self.args.logging_steps:
                 means = {name: float(np.mean([s[name] for s in window])) for name in stats}
-                means["turn_1/reward_mean"] = float(np.mean([pair.candidate_reward_mean for pair in trained]))
-                means["turn_1/expected_return"] = means["turn_1/reward_mean"]
+                collected = float(np.mean([pair.candidate_reward_mean for pair in trained]))
+                if self._labelled_by_model:
+                    means["turn_1/learned_reward_mean"] = collected
+                else:
+                    means["turn_1/reward_mean"] = means["turn_1/expected_return"] = collected
                 run.log(means | (fit.measure(held_out) if last else {}), show=last)
                 window = []
             run.tracker.progress(
                 run.progress.round, self.args.rounds, "fit", start + len(pairs), len(order),
                 loss=stats["reward_model/loss"],
             )  # fmt: skip
+
+    @property
+    def _labelled_by_model(self) -> bool:
+        """Whether scores of the round's pairs are learned ones, which no curve should show beside the task's."""
+        return getattr(self.args, "preference_scoring_reward", "task") == "reward_model" and self.run.progress.round > 1
 
     def _split(self, sample: PairSample) -> tuple[list[PreferencePair], list[PreferencePair]]:
         """Pairs to learn from, and those of the items held out: pairs of one item share their candidates.

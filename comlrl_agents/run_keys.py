@@ -19,7 +19,10 @@ from comlrl_agents.config import unknown_name
 from comlrl_env.errors import ConfigError
 
 RUN_KEYS = ("env", "agents", "tokenizer", "output_dir", "pairs")
-LISTS = ("agents", "tokenizer", "agent_devices", "report_to", "comparator_agents", "comparator_devices")
+LISTS = (
+    "agents", "tokenizer", "agent_devices", "report_to", "comparator_agents", "comparator_devices",
+    "critic_model_name", "critic_devices", "reference_devices",
+)  # fmt: skip
 """Keys whose value may be written ``a,b`` instead of ``[a, b]``."""
 
 SECRET = re.compile(r"api_(key|headers)\b(?!_)")

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import comlrl_env
 from comlrl_agents.comparators import Comparator
 from comlrl_agents.config import PreferenceConfig, TeamConfig, to_mapping
 from comlrl_agents.context import refuse_long_prompts
@@ -61,8 +62,8 @@ class Trainer:
     """Trains a team of language models on an environment; the base of the trainers, which say how.
 
     Args:
-        env: any PettingZoo ``ParallelEnv`` with text observations and actions.
-        eval_env: where the team is evaluated; without one the training environment serves.
+        env: any PettingZoo ``ParallelEnv`` with text observations and actions, or the id of one (``"module:Task"``).
+        eval_env: where the team is evaluated; without one the evaluation split of an id, or else ``env`` itself.
         agents: ``"tiny"``, a model id, a folder, a list of them, loaded model objects, or policies; see ``load_team``.
         tokenizer: for model objects that do not tell theirs; one for all or a list.
         args: the configuration; the defaults without one.
@@ -95,7 +96,9 @@ class Trainer:
                 f"args: {type(self).__name__} takes a {self.config_class.__name__}, actually {type(self.args).__name__}"
             )
         self.given: GivenPairs | None = None
-        self.env, self.eval_env, self.reward_rule = env, env if eval_env is None else eval_env, reward_rule
+        self.env = comlrl_env.make(env) if isinstance(env, str) else env
+        self.eval_env = _eval_env(env if eval_env is None else eval_env)
+        self.reward_rule = reward_rule
         _check_env("env", self.env, self.args)
         _check_env("eval_env", self.eval_env, self.args)
         self.adapter = SectionAdapter() if joint_adapter is None else joint_adapter
@@ -269,11 +272,20 @@ class Trainer:
         return default if named is None else usable_folder(field, named)
 
 
+def _eval_env(asked: Any) -> Any:
+    """The environment that is asked for; for an id its evaluation split, if it has splits."""
+    if not isinstance(asked, str):
+        return asked
+    made = comlrl_env.make(asked)
+    return comlrl_env.make(asked, split="eval") if hasattr(made, "split") else made
+
+
 def _check_env(name: str, env: Any, config: TeamConfig) -> None:
     agents = list(getattr(env, "possible_agents", []))
     if not agents or not hasattr(env, "step") or not hasattr(env, "reset"):
         raise ConfigError(
-            f"{name}: must be a PettingZoo ParallelEnv with possible_agents, reset and step, actually {env!r}"
+            f"{name}: must be an id or a PettingZoo ParallelEnv with possible_agents, reset and step, actually {env!r}; a "
+            "task becomes one by comlrl_env.TextEnv(task)"
         )
     if len(agents) != config.num_agents:
         raise ConfigError(

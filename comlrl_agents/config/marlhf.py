@@ -15,7 +15,11 @@ if typing.TYPE_CHECKING:
 
 @dataclass(kw_only=True, frozen=True)
 class MARLHFConfig(PolicyFields, PreferenceConfig):
-    """One collection, one fit of a reward model, then ``num_train_epochs`` of policy learning over the items."""
+    """One collection, one fit of a reward model, then ``num_train_epochs`` of policy learning over the items.
+
+    ``reward_model_name``: a model whose body every fit begins with, under a fresh head, or the folder of a saved reward
+    model, which goes on with its own. ``reward_max_length`` None: what the model's context holds.
+    """
 
     reward_model_name: str | None = None
     reward_model_device: str | None = None

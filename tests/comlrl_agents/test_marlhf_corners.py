@@ -376,3 +376,25 @@ def test_a_damaged_limit_is_found_at_loading(tmp_path):
         (tmp_path / "reward_model.json").write_text(json.dumps({"max_length": wrong, "num_agents": 2}))
         with pytest.raises(ConfigError, match="must hold whole files"):
             JointRewardModel.from_pretrained(tmp_path, device="cpu")
+
+
+def test_scores_of_a_reward_model_are_not_logged_as_the_tasks(tmp_path, base):
+    iterative(tmp_path, base, num_iterations=2, preference_scoring_reward="reward_model").train()
+    told = {1: set(), 2: set()}
+    for line in lines(tmp_path):
+        told[line["round"]] |= {name for name in line if name.startswith("turn_1/")}
+    assert told == {1: {"turn_1/reward_mean", "turn_1/expected_return"}, 2: {"turn_1/learned_reward_mean"}}
+
+
+def test_a_trainer_takes_an_id_and_evaluates_on_its_evaluation_split(tmp_path):
+    args = RLConfig(report_to=[], eval_num_samples=1, max_new_tokens=2)
+    trainer = RLTrainer("comlrl/LengthRatio-v0", agents="tiny", args=args, output_dir=tmp_path)
+    assert (trainer.env.split, trainer.eval_env.split) == ("train", "eval")
+    other = RLTrainer("comlrl/LengthRatio-v0", "comlrl/LengthRatio-v0", args=args, output_dir=tmp_path)
+    assert other.eval_env.split == "eval"
+    args = replace(args, items_per_round=1)
+    foreign = RLTrainer(f"{ColourEnv.__module__}:ColourEnv", args=args, output_dir=tmp_path)
+    assert isinstance(foreign.env, ColourEnv)
+    assert isinstance(foreign.eval_env, ColourEnv)
+    with pytest.raises(ConfigError, match=r"a task becomes one by comlrl_env\.TextEnv\(task\)"):
+        RLTrainer(trainer.env.task, args=args, output_dir=tmp_path)
