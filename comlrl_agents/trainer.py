@@ -284,7 +284,7 @@ def _check_env(name: str, env: Any, config: TeamConfig) -> None:
     agents = list(getattr(env, "possible_agents", []))
     if not agents or not hasattr(env, "step") or not hasattr(env, "reset"):
         raise ConfigError(
-            f"{name}: must be an id or a PettingZoo ParallelEnv with possible_agents, reset and step, actually {env!r}; "
+            f"{name}: must be an id or a PettingZoo ParallelEnv with possible_agents, reset, step, actually {env!r}; "
             "a task becomes one by comlrl_env.TextEnv(task)"
         )
     if len(agents) != config.num_agents:
