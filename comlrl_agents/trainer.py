@@ -27,7 +27,7 @@ from comlrl_agents.streams import Streams
 from comlrl_agents.team import load_team
 from comlrl_agents.tracking import Tracker
 from comlrl_agents.types import Generation
-from comlrl_env.errors import ConfigError
+from comlrl_env.errors import ConfigError, TrainingError
 from comlrl_env.joint_text import JointAdapter, SectionAdapter
 from comlrl_env.shared_reward import RewardRule
 from comlrl_env.wrappers import joint_text_env
@@ -156,10 +156,13 @@ class Trainer:
                 self.tracker.console(f"resumed from {checkpoint}")
             self.learning.prepare()
             while self.progress.round <= self.args.rounds:
-                if self.progress.phase == "collect":
-                    self._collect_round()
-                    state.save()
-                self._learn_round(state)
+                try:
+                    if self.progress.phase == "collect":
+                        self._collect_round()
+                        state.save()
+                    self._learn_round(state)
+                except TrainingError as error:
+                    raise TrainingError(f"round {self.progress.round}: {error}") from error
                 self._finish_round(state)
             result = self._finish()
         return result

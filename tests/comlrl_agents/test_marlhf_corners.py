@@ -11,7 +11,7 @@ import torch
 import transformers
 from msgspec import structs
 
-from comlrl_agents import JointRewardModel, MARLHFIterTrainer, RLConfig, RLTrainer
+from comlrl_agents import JointRewardModel, RLConfig, RLTrainer
 from comlrl_agents.items import Reset
 from comlrl_agents.learners.marlhf import RewardFit, RewardFitRule
 from comlrl_agents.logprobs import sequence_logprobs
@@ -147,7 +147,7 @@ def test_the_task_looks_at_the_latest_responses_of_the_whole_line():
 
 
 def test_a_reward_model_that_is_not_finite_reaches_no_checkpoint(tmp_path, base, monkeypatch):
-    trainer = marlhf(tmp_path, base)
+    trainer = marlhf(tmp_path, base, reward_num_train_epochs=1, reward_train_batch_size=1000)  # one update
     real = RewardFit.learn
 
     def poisoned(self, pairs):
@@ -157,7 +157,7 @@ def test_a_reward_model_that_is_not_finite_reaches_no_checkpoint(tmp_path, base,
         return stats
 
     monkeypatch.setattr(RewardFit, "learn", poisoned)
-    with pytest.raises(TrainingError, match=r"reward model: the rewards of item .* must be finite"):
+    with pytest.raises(TrainingError, match=r"round 1: reward model: the rewards of item .* must be"):
         trainer.train()
     states = [torch.load(path, weights_only=True) for path in (tmp_path / "checkpoints").glob("*/learner.pt")]
     assert states
@@ -177,8 +177,8 @@ def positional(positions, layers=1, **fields):
 
 def test_rows_that_fit_alone_fit_together():
     model = positional(32)
-    prompts = [(1,) * 20] * 8 + [(3,) * 4] * 8
-    answers = [(k % 9,) * 12 for k in range(8)] + [(k % 9,) * 28 for k in range(8)]
+    prompts = [(1,) * 20] * 16 + [(3,) * 4] * 16
+    answers = [(k % 9, k // 9, *(5,) * 10) for k in range(16)] + [(k % 9, k // 9, *(5,) * 26) for k in range(16)]
     together = sequence_logprobs(model, prompts, answers)
     alone = torch.cat([sequence_logprobs(model, [p], [a]) for p, a in zip(prompts, answers, strict=True)])
     torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-4)
@@ -274,18 +274,18 @@ def test_pairs_without_item_keys_are_held_out_by_their_prompts(tmp_path, base):
 # ------------------------------------------------------------------ sources
 
 
-def test_a_run_goes_on_with_the_bases_it_began_with(tmp_path, base):
-    iterative(tmp_path / "run", base, num_iterations=1, rl_algorithm="iac", critic_model_name=base).train()
-    args = replace(
-        iterative(tmp_path / "new", base, num_iterations=2, rl_algorithm="iac", critic_model_name=base).args,
-        critic_model_name=None,
-    )
-    wide = [word_model(7, hidden=32), word_model(8, hidden=32)]
-    trainer = MARLHFIterTrainer(ColourEnv(), agents=team(), args=args, output_dir=tmp_path / "run", critics=wide)
-    before = [copy.deepcopy(policy.model) for policy in trainer.policies]
-    with pytest.raises(CheckpointError, match="critic"):
-        trainer.train(resume_from_checkpoint=True)
-    assert all(same_weights(a, p.model) for a, p in zip(before, trainer.policies, strict=True))
+def test_a_run_goes_on_with_critics_of_the_shape_it_began_with(tmp_path):
+    def trainer(hidden):
+        args = RLConfig(**SMALL, rl_algorithm="iac", num_train_epochs=1)
+        critics = [word_model(seed, hidden=hidden) for seed in (7, 8)]
+        return RLTrainer(ColourEnv(), agents=team(), args=args, output_dir=tmp_path, critics=critics)
+
+    trainer(16).train()
+    resumed = trainer(32)
+    before = [copy.deepcopy(policy.model) for policy in resumed.policies]
+    with pytest.raises(CheckpointError, match=r"critics was \['\d+ weights', '\d+ weights'\] when the checkpoint was"):
+        resumed.train(resume_from_checkpoint=True)
+    assert all(same_weights(a, p.model) for a, p in zip(before, resumed.policies, strict=True))
 
 
 def test_another_base_of_the_reward_model_does_not_resume(tmp_path, base):
