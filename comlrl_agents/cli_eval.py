@@ -124,12 +124,12 @@ def _team(keys: RunKeys, args: config.MADPOIterConfig, env: Any) -> Sequence[Any
     if args.comparator_policy == "api":
         remote = remote_team(args.endpoint, args.num_agents, args.sampling)
         named = enumerate(per_agent(sources, args.num_agents, "agents"))
-        return load_frozen([remote[k] if source == REMOTE else source for k, source in named], None, args)
+        return load_frozen([remote[k] if source == REMOTE else source for k, source in named], None, args, "agents")
     if sources is keys.agents:
         return load_team(sources, keys.tokenizer, args)
     if keys.tokenizer is not None:
         raise ConfigError("tokenizer: has no meaning where a scripted player is among the agents; leave it out")
-    return load_frozen(sources, None, args)
+    return load_frozen(sources, None, args, "agents")
 
 
 def interval(returns: Sequence[float]) -> str:

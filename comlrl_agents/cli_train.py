@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -85,6 +85,7 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
             f"{algorithm}`; name the same algorithm in both"
         )
     known = [name for name in config_class.__dataclass_fields__ if name not in chosen.fixed]
+    refuse_keys_of_others(keys, known, algorithm)
     keys.check_fields(known, f"comlrl train {algorithm}")
     env_id = keys.need_env()
     env, eval_env = make_env(env_id, keys.env_arguments), make_eval_env(keys)
@@ -108,6 +109,19 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
     settle_computation(trainer, folder, resume=resume)
     trainer.train(resume_from_checkpoint=True if resume else None)
     say(summary(folder))
+
+
+def refuse_keys_of_others(keys: RunKeys, known: Sequence[str], algorithm: str) -> None:
+    """Raise ConfigError for a key that another algorithm has."""
+    for name in keys.fields:
+        owners = [other for other, one in ALGORITHMS.items() if name in one.config_class().__dataclass_fields__]
+        if name not in known and owners:
+            nearest = f"{algorithm}-iter"
+            shown_owners = nearest if nearest in owners else " and ".join(owners)
+            raise ConfigError(
+                f"comlrl train {algorithm}: unknown key {name!r}, which is a key of {shown_owners}; leave it out, or "
+                "train with that"
+            )
 
 
 def make_eval_env(keys: RunKeys) -> Any:

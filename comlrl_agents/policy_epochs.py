@@ -67,7 +67,8 @@ class PolicyEpochs:
         named = args.reference_devices
         self._reference_devices = None
         if named is not None:
-            self._reference_devices = [pick_device(n).value for n in per_agent(named, len(run.policies))]
+            names = per_agent(named, len(run.policies), "reference_devices")
+            self._reference_devices = [pick_device(name, "reference_devices").value for name in names]
 
     def learn_from(self, score: Scorer, save: Callable[[], Path]) -> None:
         """The epochs that are left of this round; ``save`` writes a checkpoint."""

@@ -73,8 +73,8 @@ class PreferenceTrainer(Trainer):
         if rule is None:
             return None
         named = rule.models if self._comparator_agents is None else self._comparator_agents
-        field = "comparator_model_name" if isinstance(rule.models, str) else "comparator_agents"
-        models = with_players(named, self.env, field)
+        self._comparator_field = "comparator_model_name" if isinstance(rule.models, str) else "comparator_agents"
+        models = with_players(named, self.env, self._comparator_field)
         if rule.centralized and models is not named:
             raise ConfigError(
                 "comparator_generation_mode: a scripted player answers for one agent, so it must be 'decentralized', "
@@ -88,7 +88,7 @@ class PreferenceTrainer(Trainer):
             return None
 
         def load() -> list[Policy]:
-            return load_frozen(self._comparator_models, rule.devices, self.args)
+            return load_frozen(self._comparator_models, rule.devices, self.args, self._comparator_field)
 
         open_policies = open_comparator(rule, self.policies, self.history, load)
         return Comparator(rule, self.policies, open_policies, self.adapter)

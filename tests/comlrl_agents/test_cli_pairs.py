@@ -113,7 +113,7 @@ def test_a_remote_agent_is_evaluated():
     [
         (["agents=api"], "error: api_url: is required by agents=api, actually None"),
         (["agents=api", "api_url=http://localhost:9", "api_key_env=NOT_SET_1"], "error: api_key_env: the environment"),
-        (["agents=tiny", "num_eval_samples=0"], "error: num_eval_samples: must lie in"),
+        (["agents=tiny", "num_eval_samples=0"], "error: num_eval_samples: must be at least 1, actually 0"),
     ],
 )
 def test_what_eval_refuses_is_named_by_its_own_keys(keys, message):

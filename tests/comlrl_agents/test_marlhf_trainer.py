@@ -297,8 +297,8 @@ def test_another_back_end_does_not_resume(tmp_path, base):
     ("fields", "text"),
     [
         ({"reward_model_name": None}, "reward_model_name: is required when the first agent is an object"),
-        ({"reward_model_name": "/nowhere/at/all"}, "model '/nowhere/at/all': no such folder"),
-        ({"reward_model_device": "cuda:77"}, "device: 'cuda:77' cannot be used here"),
+        ({"reward_model_name": "/nowhere/at/all"}, "^reward_model_name: model '/nowhere/at/all': no such folder"),
+        ({"reward_model_device": "cuda:77"}, "^reward_model_device: 'cuda:77' cannot be used here"),
         ({"rl_algorithm": "maac"}, "critic_model_name: is required"),
         ({"reward_max_length": 3}, "reward_max_length: must leave a token for each of 2 responses"),
     ],
