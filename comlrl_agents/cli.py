@@ -57,7 +57,9 @@ def train(
     ],
     keys: Assignments = None,
     config: ConfigFile = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in output_dir.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in output_dir, with its own keys where none are given.")
+    ] = False,
     show_keys: Annotated[bool, typer.Option("--keys", help="List ALGO's keys and defaults, and stop.")] = False,
 ) -> None:
     """Train a team on an environment.
@@ -69,13 +71,13 @@ def train(
     collecting), and every field of the algorithm (--keys).
     """
     from comlrl_agents import cli_train
-    from comlrl_agents.run_keys import read_keys
 
     if show_keys:
         typer.echo(cli_train.describe_keys(algorithm))
         return
     try:
-        cli_train.train(algorithm, read_keys(keys or (), config), resume=resume, say=typer.echo)
+        asked = cli_train.read_command(algorithm, keys or (), config, resume=resume)
+        cli_train.train(algorithm, asked, resume=resume, say=typer.echo)
     except KeyboardInterrupt:
         typer.echo("\nstopped; the same command with --resume goes on from the last checkpoint", err=True)
         raise typer.Exit(INTERRUPTED) from None

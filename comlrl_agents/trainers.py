@@ -232,5 +232,8 @@ class RLTrainer(Trainer):
         learner = make_policy_learner(self.policies, self.args, self.streams, critics, critic_model)
         self.learning = TaskPolicyEpochs(self, self.args, learner)
 
+    def _algorithm(self) -> str:
+        return self.args.rl_algorithm
+
     def _collect_round(self) -> None:
         self.progress.begin_learning(self.items.draw(self.streams["items"]))

@@ -80,10 +80,7 @@ def test_files_are_checked(folder):
 
 def test_a_key_never_reaches_the_command_file(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["comlrl", "train", "comparator_api_key=sk-123", "comparator_api_key_env=NAME"])
-    cli_train.remember_command(tmp_path, resume=False)
-    assert (
-        tmp_path / "command.txt"
-    ).read_text() == "comlrl train 'comparator_api_key=***' comparator_api_key_env=NAME\n"
+    assert cli_train.command_line() == "comlrl train 'comparator_api_key=***' comparator_api_key_env=NAME"
     assert shown("comparator_api_headers={Authorization: sk-1}") == "comparator_api_headers=***"
     for argument in ("comparator_api_key:sk-123", "comparator_api_key={sk-123"):
         result = run("train", "madpo-iter", argument)
