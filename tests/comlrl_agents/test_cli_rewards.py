@@ -52,6 +52,11 @@ def test_a_run_learns_and_its_reward_model_judges_an_evaluation(tmp_path):
     judged = run("eval", f"env={ENV}", agents, f"oracle={folder}", "num_eval_samples=2", "max_new_tokens=6")
     assert judged.exit_code == 0, judged.output
     assert "eval/parts/task_reward" in judged.output
+    for oracle in (tmp_path / "run", tmp_path / "run" / "model"):
+        refused = run("eval", f"env={ENV}", agents, f"oracle={oracle}")
+        assert refused.exit_code == 2
+        assert f"give oracle={folder}\n" in refused.output
     refused = run("eval", f"env={ENV}", agents, f"oracle={tmp_path}")
     assert refused.exit_code == 2
+    assert "error: oracle: reward model" in refused.output
     assert "expected a folder with reward_model.json" in refused.output
