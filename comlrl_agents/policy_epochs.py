@@ -121,9 +121,9 @@ class PolicyEpochs:
                     )
                 self._log(window, last=last)
                 window = Window()
-            run.tracker.progress(
-                progress.round, self.args.rounds, "policy", start + len(buffer), len(order), reward=latest
-            )
+            phase = progress.phase_shown("policy", self.args.num_train_epochs)
+            reward = {"reward" if self.compared_samples is None else "learned reward": latest}
+            run.tracker.progress(progress.round, self.args.rounds, phase, start + len(buffer), len(order), **reward)
             if progress.items_seen // self.args.eval_interval > seen // self.args.eval_interval:
                 run.log_evaluation()
 
