@@ -103,6 +103,7 @@ class PreferenceTrainer(Trainer):
             pairs, retokenised = self.given.of_round(self.progress.round, self.policies)
             sample = self._draw(pairs, resets)
             self.log({"pairs/kept": len(pairs), "pairs/retokenised": retokenised, **sample.round_shares()})
+            self._say_if_idle("the given folder has none for it")
             return
         collection = self._compare(resets)
         self.progress.env_steps += collection.scored
@@ -115,6 +116,7 @@ class PreferenceTrainer(Trainer):
             self.progress.updates,
             [{"round": self.progress.round, "phase": "collect", **row} for row in collection.examples[:4]],
         )
+        self._say_if_idle(collection.without_pairs())
 
     def _compare(self, resets: Sequence[Reset]) -> Collection:
         rngs = [self.streams[f"policy/{agent}"] for agent in self.agents]
@@ -140,10 +142,13 @@ class PreferenceTrainer(Trainer):
         return sample
 
     def _learn_round(self, state: RunState) -> None:
+        if self.progress.sample:
+            super()._learn_round(state)
+
+    def _say_if_idle(self, why: str) -> None:
         if not self.progress.sample:
-            self.tracker.console(f"round {self.progress.round}: no pair to train on, the policies stay as they are")
-            return
-        super()._learn_round(state)
+            said = f"round {self.progress.round}: no pair to train on, the policies stay as they are"
+            self.tracker.console(f"{said}: {why}")
 
 
 def _check_comparator(config: PreferenceConfig, given: Any) -> None:
