@@ -47,7 +47,7 @@ def pick_device(name: str | None = None, field: str = "device") -> Decision[torc
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         text = str(error).splitlines()[0]
-        reason = text if len(text) <= LONGEST_REASON else "there is none here"
+        reason = text if len(text) <= LONGEST_REASON else "torch finds no such device"
         raise ConfigError(
             f"{field}: {name!r} cannot be used here ({reason}); give 'cpu', 'cuda', 'cuda:1' or 'mps'"
         ) from error

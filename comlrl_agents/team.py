@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from comlrl_agents.config import TeamConfig
-from comlrl_agents.model_source import named_in
+from comlrl_agents.model_source import check_source, load_tokenizer, named_in
 from comlrl_agents.placement import checkpoint_gradients, float32_weights, per_agent, pick_device, pick_dtype
 from comlrl_agents.policy import LLMPolicy, load_policy
 from comlrl_agents.types import Policy
@@ -23,7 +23,7 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
             holds ``agent_0``, ``agent_1``, … (from ``save_model``); or a list with one name, model object or policy per
             agent. The same object twice means shared parameters. A policy lends its model and its tokenizer: sampling
             is the configuration's (and the chat setting, unless the configuration leaves it open).
-        tokenizer: None (each model's own), one for all agents, or a list with one per agent.
+        tokenizer: None (each model's own), one for all agents, or a list with one per agent; an object or a name.
         config: gives the number of agents, devices, sampling and the chat setting.
 
     Raises:
@@ -33,7 +33,9 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
     # All folders are looked for before the first model is loaded.
     named = enumerate(per_agent(agents, config.num_actors, "agents"))
     sources = [_found(source, index, "agents") for index, source in named]
-    tokenizers = per_agent(tokenizer, config.num_actors, "tokenizer")
+    with named_in("tokenizer"):
+        named_tokenizers = per_agent(tokenizer, config.num_actors, "tokenizer")
+        tokenizers = [load_tokenizer(one) if isinstance(one, str) else one for one in named_tokenizers]
     devices = _devices(config.agent_devices, config, "agent_devices")
     made: dict[int, LLMPolicy] = {}
     team = []
@@ -82,6 +84,15 @@ def load_frozen(models: Any, devices: Any, config: TeamConfig, field: str = "com
             made[key] = policy
         loaded.append(made[key])
     return loaded
+
+
+def check_frozen(models: Any, config: TeamConfig, field: str) -> None:
+    """Raise ConfigError when :func:`load_frozen` would find no model of a name; loads nothing."""
+    for index, source in enumerate(per_agent(models, config.num_actors, field)):
+        found = _found(source, index, field)
+        if isinstance(found, str):
+            with named_in(field):
+                check_source(found)
 
 
 def _policy(source: Any, tokenizer: Any, device: str | None, config: TeamConfig, field: str) -> LLMPolicy:

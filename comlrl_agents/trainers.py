@@ -25,7 +25,7 @@ from comlrl_agents.progress import RunState
 from comlrl_agents.replay import PairSample
 from comlrl_agents.reward_then_policy import RewardThenPolicy
 from comlrl_agents.sides import CandidateSource, Side
-from comlrl_agents.team import load_frozen
+from comlrl_agents.team import check_frozen, load_frozen
 from comlrl_agents.trainer import Trainer
 from comlrl_agents.types import Policy
 from comlrl_env.candidates import ScoreFunction
@@ -80,6 +80,8 @@ class PreferenceTrainer(Trainer):
                 "comparator_generation_mode: a scripted player answers for one agent, so it must be 'decentralized', "
                 f"actually 'centralized' with {named!r}"
             )
+        if models is not None:
+            check_frozen(models, self.args, self._comparator_field)
         return models
 
     def _make_comparator(self) -> Comparator | None:

@@ -59,6 +59,17 @@ def test_a_model_that_is_missing_is_told_with_the_key_that_named_it():
         load_frozen("/nowhere/at/all", None, MADPOConfig(), "comparator_model_name")
 
 
+def test_a_tokenizer_may_be_named(tmp_path):
+    own = word_policy()
+    own.save(tmp_path / "other")
+    both = load_team([own, word_policy(1)], str(tmp_path / "other"), MADPOConfig())
+    assert both[0].tokenizer is own.tokenizer  # a policy brings its own
+    (loaded, _) = load_team("tiny", str(tmp_path / "other"), MADPOConfig())
+    assert loaded.tokenizer.get_vocab() == own.tokenizer.get_vocab()
+    with pytest.raises(ConfigError, match=r"^tokenizer: model '/nowhere/at/all'"):
+        load_team("tiny", "/nowhere/at/all", MADPOConfig())
+
+
 def test_a_team_that_is_too_small_is_refused_before_anything_is_loaded(tmp_path, monkeypatch):
     for index in range(2):
         word_policy(index).save(tmp_path / f"agent_{index}")
