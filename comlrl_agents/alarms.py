@@ -12,6 +12,8 @@ An alarm is named after the metric it watches. A rule looks only at lines that c
 ``*/mean_length``               below a quarter of its first value: the answers shrink away
 ``agent_i/repetition``          above 0.5, and at least 0.2 above its first value
 ``completions/clipped_ratio``   at least 0.95: nearly all answers are cut at ``max_new_tokens``
+``rollout/reward_std``          0 three times in a row, all rewards one and the same number, and no critic that could
+                                still learn it: answers that are worth the same teach a group nothing
 ``oracle/error_rate``,          above 0: a broken oracle is not a bad answer, and no pair is made from it
 ``oracle/timeout_rate``
 ``non_finite``                  any logged value is NaN or infinite
@@ -26,6 +28,8 @@ from dataclasses import dataclass
 LN_2 = math.log(2)
 STUCK = 3
 WINDOW = 4
+ALIKE = 1e-9
+"""Means and deviations of one number repeated differ from it by rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class Alarms:
                 yield name, self._repeats(name, value)
             elif name == "completions/clipped_ratio":
                 yield name, _clipped(value)
+            elif name == "rollout/reward_std" and "value/loss" not in metrics:
+                yield name, self._all_alike()
             elif name in ("oracle/error_rate", "oracle/timeout_rate"):
                 yield name, _oracle_fails(name, value)
 
@@ -95,6 +101,16 @@ class Alarms:
             return None
         return (
             f"the loss stays at {last[-1]:.4f} (ln 2): winner and loser get the same log-probability; look at the pairs"
+        )
+
+    def _all_alike(self) -> str | None:
+        spreads = list(self._recent["rollout/reward_std"])[-STUCK:]
+        means = list(self._recent.get("rollout/reward_mean", ()))[-STUCK:]
+        if len(means) < STUCK or max(*spreads, max(means) - min(means)) > ALIKE * max(1.0, abs(means[-1])):
+            return None
+        return (
+            f"every reward on the last {STUCK} logged lines is {means[-1]:.4g}, and a group of answers that are worth "
+            "the same teaches nothing: the task is done, or out of reach; see samples.jsonl"
         )
 
     def _both_falling(self) -> str | None:

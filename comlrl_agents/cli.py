@@ -57,7 +57,9 @@ def train(
     ],
     keys: Assignments = None,
     config: ConfigFile = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in output_dir.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in output_dir, with its own keys where none are given.")
+    ] = False,
     show_keys: Annotated[bool, typer.Option("--keys", help="List ALGO's keys and defaults, and stop.")] = False,
 ) -> None:
     """Train a team on an environment.
@@ -69,13 +71,13 @@ def train(
     collecting), and every field of the algorithm (--keys).
     """
     from comlrl_agents import cli_train
-    from comlrl_agents.run_keys import read_keys
 
     if show_keys:
         typer.echo(cli_train.describe_keys(algorithm))
         return
     try:
-        cli_train.train(algorithm, read_keys(keys or (), config), resume=resume, say=typer.echo)
+        asked = cli_train.read_command(algorithm, keys or (), config, resume=resume)
+        cli_train.train(algorithm, asked, resume=resume, say=typer.echo)
     except KeyboardInterrupt:
         typer.echo("\nstopped; the same command with --resume goes on from the last checkpoint", err=True)
         raise typer.Exit(INTERRUPTED) from None
@@ -89,8 +91,9 @@ def evaluate(keys: Assignments = None, config: ConfigFile = None) -> None:
 
     Keys: env, env.ARGUMENT, agents (also a folder with agent_0, agent_1, …), tokenizer, split (eval),
     num_eval_samples (32), seed (0), oracle (a folder with a reward model that judges in place of the task, whose own
-    reward stands beside it) and the sampling: temperature, top_p, top_k, max_new_tokens. agents=api asks a remote
-    model: api_url, api_format, api_model, api_key_env and the others of comparator_api_….
+    reward stands beside it) and the sampling: temperature, top_p, top_k, max_new_tokens; those that are not given are
+    the run's own where agents is the model folder of a run. agents=api asks a remote model: api_url, api_format,
+    api_model, api_key_env and the others of comparator_api_….
     """
     from comlrl_agents import cli_eval
     from comlrl_agents.run_keys import read_keys

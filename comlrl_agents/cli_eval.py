@@ -2,12 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from comlrl_agents import config
 from comlrl_agents.cli_envs import make_env
-from comlrl_agents.run_keys import RunKeys
+from comlrl_agents.run_keys import RunKeys, read_keys
 from comlrl_env.errors import ConfigError
 
 NUM_SAMPLES = 32
@@ -37,6 +38,10 @@ def evaluate_agents(keys: RunKeys) -> str:
     if keys.eval_arguments:
         raise ConfigError("eval_env: there is one environment here; write env.ARGUMENT=VALUE")
     fields = dict(keys.fields)
+    if fields.get("oracle", "a folder") in (None, ""):
+        raise ConfigError(
+            "oracle: must name the folder of a reward model, actually nothing; without oracle= the task judges"
+        )
     oracle = fields.pop("oracle", None)
     env = _open(keys, fields.pop("split", None))
     wanted = {"eval_num_samples": fields.pop("num_eval_samples", NUM_SAMPLES), **fields}
@@ -46,7 +51,8 @@ def evaluate_agents(keys: RunKeys) -> str:
         raise ConfigError(f"{next(iter(api)).removeprefix('comparator_')}: belongs to agents=api; leave it out")
     if keys.pairs is not None or (remote and keys.tokenizer is not None):
         raise ConfigError("pairs, tokenizer: have no meaning here; leave them out")
-    given = {"num_agents": len(env.possible_agents), **wanted, **api}
+    kept, config_file = _sampling_of_run(keys.agents)
+    given = {"num_agents": len(env.possible_agents), **kept, **wanted, **api}
     if remote:
         given["comparator_policy"] = "api"
     try:
@@ -55,7 +61,37 @@ def evaluate_agents(keys: RunKeys) -> str:
             args.endpoint.request_headers()  # a key that is not set
     except ConfigError as error:
         raise ConfigError(_in_own_keys(str(error))) from error
-    return _run(env if oracle is None else _judged(env, oracle), args, keys)
+    sources = {name: "as given" if name in wanted else f"from {config_file}" for name in {**kept, **wanted}}
+    told = "" if _only_players(keys.agents) else "\n" + _sampling_line(args, sources)
+    return _run(env if oracle is None else _judged(env, oracle), args, keys) + told
+
+
+def _sampling_of_run(agents: Any) -> tuple[dict[str, Any], Path | None]:
+    """The sampling with which a run's ``model`` folder was trained, and the file that says so; else nothing."""
+    if not isinstance(agents, str):
+        return {}, None
+    folder = Path(agents).expanduser()
+    kept = folder.parent / "config.yaml"
+    if not (folder / "agent_0").is_dir() or not kept.is_file():
+        return {}, None
+    fields = read_keys((), kept).fields
+    return {name: fields[name] for name in SAMPLING if name in fields}, kept
+
+
+def _sampling_line(args: config.MADPOIterConfig, sources: Mapping[str, str]) -> str:
+    """The sampling that is used, grouped by where it comes from."""
+    by_source: dict[str, list[str]] = {}
+    for name in SAMPLING:
+        by_source.setdefault(sources.get(name, "by default"), []).append(f"{name}={getattr(args, name)}".lower())
+    return "sampling: " + "; ".join(f"{', '.join(values)} {source}" for source, values in by_source.items())
+
+
+def _only_players(agents: Any) -> bool:
+    """Whether nobody samples: every agent is a scripted player."""
+    from comlrl_agents.player_policy import PREFIX
+
+    named = agents if isinstance(agents, list) else [agents]
+    return all(isinstance(name, str) and name.startswith(PREFIX) for name in named)
 
 
 def _in_own_keys(message: str) -> str:
@@ -67,10 +103,19 @@ def _in_own_keys(message: str) -> str:
 
 def _judged(env: Any, folder: Any) -> Any:
     """The environment with a saved reward model as its judge; what the task gives stands beside it."""
-    from comlrl_agents.reward_model import JointRewardModel
+    from comlrl_agents.model_source import named_in
+    from comlrl_agents.reward_model import SETTINGS, JointRewardModel
     from comlrl_env.wrappers import ScoredBy
 
-    return ScoredBy(env, JointRewardModel.from_pretrained(str(folder)).judge)
+    inside = [Path(str(folder)) / name for name in ("reward_model", "model/reward_model")]
+    for path in inside:
+        if (path / SETTINGS).is_file():
+            raise ConfigError(
+                f"oracle: must name the folder of a reward model, actually {str(folder)!r}, which has one inside; give "
+                f"oracle={path}"
+            )
+    with named_in("oracle"):
+        return ScoredBy(env, JointRewardModel.from_pretrained(str(folder)).judge)
 
 
 def _open(keys: RunKeys, split: Any) -> Any:
@@ -124,12 +169,12 @@ def _team(keys: RunKeys, args: config.MADPOIterConfig, env: Any) -> Sequence[Any
     if args.comparator_policy == "api":
         remote = remote_team(args.endpoint, args.num_agents, args.sampling)
         named = enumerate(per_agent(sources, args.num_agents, "agents"))
-        return load_frozen([remote[k] if source == REMOTE else source for k, source in named], None, args)
+        return load_frozen([remote[k] if source == REMOTE else source for k, source in named], None, args, "agents")
     if sources is keys.agents:
         return load_team(sources, keys.tokenizer, args)
     if keys.tokenizer is not None:
         raise ConfigError("tokenizer: has no meaning where a scripted player is among the agents; leave it out")
-    return load_frozen(sources, None, args)
+    return load_frozen(sources, None, args, "agents")
 
 
 def interval(returns: Sequence[float]) -> str:

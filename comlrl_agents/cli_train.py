@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from comlrl_agents import config
 from comlrl_agents.cli_envs import make_env
-from comlrl_agents.run_keys import RUN_KEYS, RunKeys, shown
+from comlrl_agents.run_keys import RUN_KEYS, RunKeys, read_keys, shown
 from comlrl_env.errors import ConfigError
 
 
@@ -72,6 +72,15 @@ def config_text(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
+def read_command(algorithm: str, assignments: Sequence[str], file: Path | None, *, resume: bool) -> RunKeys:
+    """The keys of a command; a resume that names no file takes the ``config.yaml`` of its own run as one."""
+    keys = read_keys(assignments, file)
+    if not resume or file is not None:
+        return keys
+    kept = run_folder(algorithm, keys) / "config.yaml"
+    return read_keys(assignments, kept) if kept.is_file() else keys
+
+
 def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], object]) -> None:
     """Train as the keys say, then say how the evaluation changed and where everything lies.
 
@@ -84,7 +93,11 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
             f"algorithm: the settings are those of {keys.algorithm!r}, actually the command is `comlrl train "
             f"{algorithm}`; name the same algorithm in both"
         )
+    # The config.yaml of a run on the task's reward names its back end, as the command does.
+    told = {name: value for name, value in keys.fields.items() if (name, value) not in chosen.fixed.items()}
+    keys = replace(keys, fields=told)
     known = [name for name in config_class.__dataclass_fields__ if name not in chosen.fixed]
+    refuse_keys_of_others(keys, known, algorithm)
     keys.check_fields(known, f"comlrl train {algorithm}")
     env_id = keys.need_env()
     env, eval_env = make_env(env_id, keys.env_arguments), make_eval_env(keys)
@@ -93,7 +106,7 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
     if keys.pairs is not None and not issubclass(config_class, config.PreferenceConfig):
         raise ConfigError(f"pairs: {algorithm} learns from rewards, not from pairs; leave it out")
     given = {} if keys.pairs is None else {"pairs": keys.pairs}
-    folder = Path(keys.output_dir or default_folder(algorithm, env_id))
+    folder = run_folder(algorithm, keys)
     trainer = chosen.trainer_class()(
         env=env,
         eval_env=eval_env,
@@ -104,10 +117,27 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
         **given,
     )
     trainer.description = keys.describe(algorithm)
-    remember_command(folder, resume=resume)
+    trainer.command = command_line()
     settle_computation(trainer, folder, resume=resume)
     trainer.train(resume_from_checkpoint=True if resume else None)
     say(summary(folder))
+
+
+def refuse_keys_of_others(keys: RunKeys, known: Sequence[str], algorithm: str) -> None:
+    """Raise ConfigError for a key that another algorithm has."""
+    for name in keys.fields:
+        owners = [
+            other
+            for other, one in ALGORITHMS.items()
+            if name in one.config_class().__dataclass_fields__ and name not in one.fixed
+        ]
+        if name not in known and owners:
+            nearest = f"{algorithm}-iter"
+            shown_owners = nearest if nearest in owners else " and ".join(owners)
+            raise ConfigError(
+                f"comlrl train {algorithm}: unknown key {name!r}, which is a key of {shown_owners}; leave it out, or "
+                "train with that"
+            )
 
 
 def make_eval_env(keys: RunKeys) -> Any:
@@ -118,23 +148,15 @@ def make_eval_env(keys: RunKeys) -> Any:
     return make_env(keys.need_env(), arguments)
 
 
-def default_folder(algorithm: str, env_id: str) -> str:
-    """``runs/<algorithm>-<environment>``."""
-    name = env_id.rsplit("/", 1)[-1].replace(":", "-")
-    return f"runs/{algorithm}-{name}"
+def run_folder(algorithm: str, keys: RunKeys) -> Path:
+    """``output_dir``; without one ``runs/<algorithm>-<environment>``."""
+    name = "" if keys.output_dir else keys.need_env().rsplit("/", 1)[-1].replace(":", "-")
+    return Path(keys.output_dir or f"runs/{algorithm}-{name}")
 
 
-def remember_command(folder: Path, *, resume: bool) -> None:
-    """Keep the command line in ``command.txt``; a resume adds its own.
-
-    Nothing is written beside another run: the trainer is about to refuse that folder.
-    """
-    if (folder / "config.yaml").exists() and not resume:
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    command = shlex.join([Path(sys.argv[0]).name, *map(shown, sys.argv[1:])])
-    with (folder / "command.txt").open("a" if resume else "w", encoding="utf-8") as file:
-        file.write(command + "\n")
+def command_line() -> str:
+    """The command as it was typed, without secrets."""
+    return shlex.join([Path(sys.argv[0]).name, *map(shown, sys.argv[1:])])
 
 
 def settle_computation(trainer: Any, folder: Path, *, resume: bool) -> None:
@@ -159,6 +181,7 @@ def settle_computation(trainer: Any, folder: Path, *, resume: bool) -> None:
             "float32_products": torch.get_float32_matmul_precision(),
             "reasons": reasons,
         }
+        folder.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(chosen, indent=1) + "\n", encoding="utf-8")
 
 

@@ -63,6 +63,16 @@ class Collection:
             stats[f"pairs/{name}"] = math.fsum(values) / len(values) if mean else float(sum(values))
         return stats | completion_metrics(self.samples)
 
+    def without_pairs(self) -> str:
+        """In words, what became of the candidates of a collection that gave no pair to train on."""
+        ties, duplicates = (int(sum(self.counts.get(name, ()))) for name in ("ties", "duplicates"))
+        said = (
+            f"of {self.scored} joint responses {self.failed} could not be scored; of the compared pairs {ties} tied "
+            f"and {duplicates} had the same answers twice"
+        )
+        equal = self.rewards and min(self.rewards) == max(self.rewards)
+        return f"{said}; every score was {self.rewards[0]:.4g}" if equal else said
+
 
 def completion_metrics(samples: Sequence[Sequence[Generation]]) -> dict[str, float]:
     """Length in tokens, share that was cut, and repetition of each agent's answers; the first two also over agents."""

@@ -95,7 +95,8 @@ def open_comparator(
     round ν−1 the live policy is number ν−1, so this is number ν−1−k, and the initial policy (number 0) until it exists.
     ``api``: the remote model, over one client for the whole run.
     """
-    devices = [None if name is None else pick_device(name).value for name in per_agent(rule.devices, len(team))]
+    named = per_agent(rule.devices, len(team), "comparator_devices")
+    devices = [None if name is None else pick_device(name, "comparator_devices").value for name in named]
 
     def copies(_: int) -> Sequence[Policy]:
         moved = any(device not in (None, own.device) for device, own in zip(devices, team, strict=True))

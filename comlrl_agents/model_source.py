@@ -1,6 +1,8 @@
 """From the name of a model to the model and its tokenizer, or to an error that says what is missing."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,17 @@ _HUB_TIMEOUT = 10.0
 
 UNREADABLE = (OSError, ValueError, ImportError, RuntimeError, SafetensorError)
 """What transformers raises for files that are missing, cut, or of another model."""
+
+
+@contextmanager
+def named_in(field: str) -> Iterator[None]:
+    """Errors about a model say in which ``field`` its name was given."""
+    try:
+        yield
+    except ConfigError as error:
+        if str(error).startswith(f"{field}:"):
+            raise
+        raise ConfigError(f"{field}: {error}") from error.__cause__
 
 
 def load_model(name: str, *, gguf_file: str | None = None, with_tokenizer: bool = True) -> tuple[nn.Module, Any]:

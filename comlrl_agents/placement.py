@@ -19,6 +19,9 @@ from comlrl_env.errors import ConfigError
 
 T = TypeVar("T")
 
+LONGEST_REASON = 80
+"""Characters. Torch says in fewer why a device cannot be used, in more which devices and kernels it has heard of."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[T]):
@@ -28,10 +31,10 @@ class Decision(Generic[T]):
     reason: str
 
 
-def pick_device(name: str | None = None) -> Decision[torch.device]:
+def pick_device(name: str | None = None, field: str = "device") -> Decision[torch.device]:
     """The named device, or the best one here: CUDA, then Apple's MPS, then CPU.
 
-    Raises ConfigError for an unknown name and for a device that this machine does not have.
+    Raises ConfigError, naming the ``field``, for an unknown name and for a device that this machine does not have.
     """
     if name is None:
         if torch.cuda.is_available():
@@ -44,8 +47,9 @@ def pick_device(name: str | None = None) -> Decision[torch.device]:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         text = str(error).splitlines()[0]
+        reason = text if len(text) <= LONGEST_REASON else "torch finds no such device"
         raise ConfigError(
-            f"device: {name!r} cannot be used here ({text}); give 'cpu', 'cuda', 'cuda:1' or 'mps'"
+            f"{field}: {name!r} cannot be used here ({reason}); give 'cpu', 'cuda', 'cuda:1' or 'mps'"
         ) from error
     return Decision(device, "asked for by name")
 

@@ -70,7 +70,8 @@ class PolicyEpochs:
         named = args.reference_devices
         self._reference_devices = None
         if named is not None:
-            self._reference_devices = [pick_device(n).value for n in per_agent(named, len(run.policies))]
+            names = per_agent(named, len(run.policies), "reference_devices")
+            self._reference_devices = [pick_device(name, "reference_devices").value for name in names]
 
     def learn_from(self, score: Scorer, save: Callable[[], Path]) -> None:
         """The epochs that are left of this round; ``save`` writes a checkpoint."""
@@ -127,9 +128,9 @@ class PolicyEpochs:
                     )
                 self._log(window, last=last)
                 window = Window()
-            run.tracker.progress(
-                progress.round, self.args.rounds, "policy", start + len(buffer), len(order), reward=latest
-            )
+            phase = progress.phase_shown("policy", self.args.num_train_epochs)
+            reward = {"reward" if self.compared_samples is None else "learned reward": latest}
+            run.tracker.progress(progress.round, self.args.rounds, phase, start + len(buffer), len(order), **reward)
             if progress.items_seen // self.args.eval_interval > seen // self.args.eval_interval:
                 run.log_evaluation()
 

@@ -13,7 +13,7 @@ from comlrl_agents.config import PolicyFields
 from comlrl_agents.critics import Critic, CriticType, own_head, saved_critic, separate_critic
 from comlrl_agents.learners.actor_critic import ActorCritic
 from comlrl_agents.learners.reinforce import Reinforce
-from comlrl_agents.model_source import load_model
+from comlrl_agents.model_source import load_model, named_in
 from comlrl_agents.optimisation import distinct_modules
 from comlrl_agents.placement import float32_weights, per_agent, pick_device, pick_dtype
 from comlrl_agents.policy import LLMPolicy
@@ -112,7 +112,7 @@ def _separate(
     made: list[Critic] = []
     for index, (source, device) in enumerate(zip(sources, named, strict=True)):
         policy = policies[index]
-        where = policy.device if device is None else pick_device(device).value
+        where = policy.device if device is None else pick_device(device, "critic_devices").value
         critic = _critic(source, policy, args.critic_type, _seed(streams, index), copied=not several, central=central)
         _refuse_shared(critic, index, [*policies, *made])
         critic.model.to(where)
@@ -135,9 +135,10 @@ def _critic(source: Any, policy: LLMPolicy, kind: CriticType, seed: int, *, copi
     if not isinstance(source, str | os.PathLike):
         raise ConfigError(f"critics: must be names, folders or model objects, actually {type(source).__name__}")
     folder = Path(source).expanduser()
-    if (folder / HEAD).is_file():
-        return saved_critic(folder, kind, central=central)
-    return separate_critic(*load_model(os.fspath(source)), kind, seed, central=central)
+    with named_in("critic_model_name" if copied else "critics"):
+        if (folder / HEAD).is_file():
+            return saved_critic(folder, kind, central=central)
+        return separate_critic(*load_model(os.fspath(source)), kind, seed, central=central)
 
 
 def _refuse_shared(critic: Critic, index: int, others: Sequence[LLMPolicy | Critic]) -> None:

@@ -17,21 +17,24 @@ LEAST_CORRELATED = 4
 class Window:
     """Rollouts and updates between two logged lines.
 
-    ``groups``: those that were learned from. ``samples``: of each agent, in the last buffer. ``seconds``: by phase.
+    ``groups``: those that were learned from. ``latest``: the known rewards of the last buffer. ``samples``: of each
+    agent, in the last buffer. ``seconds``: by phase.
     """
 
     def __init__(self) -> None:
         self.stats: list[dict[str, float]] = []
         self.groups: list[Group] = []
         self.rewards: list[float] = []
+        self.latest: list[float] = []
         self.failed = 0
         self.samples: list[list[Generation]] = []
         self.seconds = {"rollout": 0.0, "score": 0.0, "update": 0.0}
 
     def add_rollout(self, groups: Sequence[Group], sampling: float, scoring: float) -> None:
         """Take in a scored buffer and the seconds that it took."""
+        self.latest = [reward for group in groups for reward in group.judged().rewards]
+        self.rewards += self.latest
         for group in groups:
-            self.rewards += group.judged().rewards
             self.failed += sum(map(math.isnan, group.rewards))
         agents = range(len(groups[0].answers))
         self.samples = [[answer for group in groups for answer in group.answers[agent]] for agent in agents]
@@ -40,8 +43,8 @@ class Window:
 
     @property
     def latest_reward(self) -> float:
-        """The last known reward, for the live line."""
-        return self.rewards[-1] if self.rewards else math.nan
+        """The mean reward of the last buffer, for the live line; NaN where none could be scored."""
+        return float(np.mean(self.latest)) if self.latest else math.nan
 
     def metrics(self) -> dict[str, float]:
         """Means over the window; without those of rewards when not one joint response could be scored."""

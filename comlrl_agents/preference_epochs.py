@@ -69,8 +69,9 @@ class PreferenceEpochs:
             if last or progress.updates % self.args.logging_steps == 0:
                 run.log({name: float(np.mean([s[name] for s in window])) for name in stats})
                 window = []
+            phase = progress.phase_shown("learn", self.args.num_train_epochs)
             run.tracker.progress(
-                progress.round, self.args.rounds, "learn", start + len(pairs), len(order), loss=stats["loss"]
+                progress.round, self.args.rounds, phase, start + len(pairs), len(order), loss=stats["loss"]
             )
             if progress.updates % self.args.eval_interval == 0:
                 run.log_evaluation()

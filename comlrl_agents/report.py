@@ -28,6 +28,16 @@ ROUND_COLUMNS = {
     "pairs/distinct_winners": "distinct winners",
     "pairs/gap_mean": "mean gap",
 }
+CHECK_COLUMNS = {
+    "reward_check/learned_mean": "learned reward",
+    "reward_check/task_mean": "task reward",
+    "reward_check/correlation": "correlation",
+}
+REWARD_MODEL_COLUMNS = {
+    "reward_model/held_out_accuracy": "held-out accuracy",
+    **CHECK_COLUMNS,
+    "kl/reference": "KL to the initial team",
+}
 LANGUAGE = ("drift", "mean_length", "repetition", "clipped_ratio")
 
 
@@ -45,6 +55,7 @@ def write_report(folder: Path) -> Path:
         _picture(folder, lines),
         "## Rounds",
         _rounds(lines),
+        *_reward_model(lines),
         "## The agents' language",
         _language(lines),
         "## Alarms",
@@ -140,6 +151,32 @@ def _rounds(lines: Sequence[Mapping[str, float]]) -> str:
         return "No round was logged."
     rows = [(str(index), *(number(values.get(name)) for name in names)) for index, values in sorted(rounds.items())]
     return table(["round", *(ROUND_COLUMNS[name] for name in names)], rows)
+
+
+def _reward_model(lines: Sequence[Mapping[str, float]]) -> list[str]:
+    """What each round's reward model was worth, as last logged; nothing where no reward was learned.
+
+    The three numbers of a check are those of one line: a later check may have no correlation.
+    """
+    rounds: dict[int, dict[str, float | None]] = {}
+    for line in lines:
+        found: dict[str, float | None] = {name: line[name] for name in REWARD_MODEL_COLUMNS if name in line}
+        if not found or "round" not in line:
+            continue
+        values = rounds.setdefault(int(line["round"]), {})
+        if any(name in CHECK_COLUMNS for name in found):
+            found = dict.fromkeys(CHECK_COLUMNS) | found
+        values.update(found)
+    rounds = {index: values for index, values in rounds.items() if set(values) - {"kl/reference"}}
+    if not rounds:
+        return []
+    names = [name for name in REWARD_MODEL_COLUMNS if any(values.get(name) is not None for values in rounds.values())]
+    rows = [(str(index), *(number(values.get(name)) for name in names)) for index, values in sorted(rounds.items())]
+    said = (
+        "A learned reward has no zero of its own: watch its changes, and whether the task's reward goes with it. Means "
+        "over the joint responses of the round's last check."
+    )
+    return ["## The reward model", said, table(["round", *(REWARD_MODEL_COLUMNS[name] for name in names)], rows)]
 
 
 def _language(lines: Sequence[Mapping[str, float]]) -> str:

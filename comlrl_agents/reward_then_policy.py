@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from comlrl_agents.learners.marlhf import RewardFit
-from comlrl_agents.model_source import load_config, load_tokenizer
+from comlrl_agents.model_source import load_config, load_tokenizer, named_in
 from comlrl_agents.placement import pick_device, pick_dtype
 from comlrl_agents.policy_epochs import PolicyEpochs
 from comlrl_agents.replay import PairSample
@@ -45,11 +45,13 @@ class RewardThenPolicy:
             )
         self.source = name
         own = args.reward_model_name is None
-        self.tokenizer = run.policies[0].tokenizer if own else load_tokenizer(name)
+        with named_in("reward_model_name"):
+            self.tokenizer = run.policies[0].tokenizer if own else load_tokenizer(name)
+            config = load_config(name)
         nothing = [""] * len(run.agents)
-        encode_joint(self.tokenizer, [(nothing, nothing)], text_room(load_config(name), args.reward_max_length))
+        encode_joint(self.tokenizer, [(nothing, nothing)], text_room(config, args.reward_max_length))
         given = args.reward_model_device
-        self.device = run.policies[0].device if given is None else pick_device(given).value
+        self.device = run.policies[0].device if given is None else pick_device(given, "reward_model_device").value
         self.reward_model: JointRewardModel | None = None
         self._fit: RewardFit | None = None
 

@@ -5,6 +5,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Mapping
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ class RunFolder:
     def __init__(self, output_dir: str | Path) -> None:
         self.path = usable_folder("output_dir", output_dir)
         self.config = self.path / "config.yaml"
+        self.command = self.path / "command.txt"
         self.checkpoints = self.path / "checkpoints"
         self.pairs = self.path / "pairs"
         self.policies = self.path / "policies"
@@ -44,6 +46,12 @@ class RunFolder:
                 "resume_from_checkpoint=True (--resume on the command line)"
             )
 
+    def write_command(self, command: str | None, *, resumed: bool) -> None:
+        """Keep the command line, if there was one, in ``command.txt``; a resume adds its own."""
+        if command is not None:
+            with self.command.open("a" if resumed else "w", encoding="utf-8") as file:
+                file.write(command + "\n")
+
     def write_config(self, config: Mapping[str, Any], run: Mapping[str, Any]) -> None:
         """``config.yaml`` (the run's own keys, then all fields) and ``versions.json``."""
         self.path.mkdir(parents=True, exist_ok=True)
@@ -55,6 +63,11 @@ class RunFolder:
             except PackageNotFoundError:  # a source tree that was never installed
                 versions[name] = "not installed"
         (self.path / "versions.json").write_text(json.dumps(versions, indent=1) + "\n")
+
+
+def own_folder(algorithm: str) -> str:
+    """A folder for one run that nobody named: ``runs/<algorithm>-<date>-<time>``, to the microsecond."""
+    return f"runs/{algorithm}-{datetime.now():%Y%m%d-%H%M%S-%f}"
 
 
 def usable_folder(field: str, folder: str | Path) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from comlrl_agents.config import TeamConfig
+from comlrl_agents.model_source import check_source, load_tokenizer, named_in
 from comlrl_agents.placement import checkpoint_gradients, float32_weights, per_agent, pick_device, pick_dtype
 from comlrl_agents.policy import LLMPolicy, load_policy
 from comlrl_agents.types import Policy
@@ -22,7 +23,7 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
             holds ``agent_0``, ``agent_1``, … (from ``save_model``); or a list with one name, model object or policy per
             agent. The same object twice means shared parameters. A policy lends its model and its tokenizer: sampling
             is the configuration's (and the chat setting, unless the configuration leaves it open).
-        tokenizer: None (each model's own), one for all agents, or a list with one per agent.
+        tokenizer: None (each model's own), one for all agents, or a list with one per agent; an object or a name.
         config: gives the number of agents, devices, sampling and the chat setting.
 
     Raises:
@@ -30,14 +31,17 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
 
     """
     # All folders are looked for before the first model is loaded.
-    sources = [_found(source, index) for index, source in enumerate(per_agent(agents, config.num_actors, "agents"))]
-    tokenizers = per_agent(tokenizer, config.num_actors, "tokenizer")
-    devices = per_agent(config.agent_devices, config.num_actors, "agent_devices")
+    named = enumerate(per_agent(agents, config.num_actors, "agents"))
+    sources = [_found(source, index, "agents") for index, source in named]
+    with named_in("tokenizer"):
+        named_tokenizers = per_agent(tokenizer, config.num_actors, "tokenizer")
+        tokenizers = [load_tokenizer(one) if isinstance(one, str) else one for one in named_tokenizers]
+    devices = _devices(config.agent_devices, config, "agent_devices")
     made: dict[int, LLMPolicy] = {}
     team = []
     for index, (source, own_tokenizer) in enumerate(zip(sources, tokenizers, strict=True)):
         if isinstance(source, str) or id(source) not in made:
-            made[id(source)] = _policy(source, own_tokenizer, devices[index], config)
+            made[id(source)] = _policy(source, own_tokenizer, devices[index], config, "agents")
         team.append(made[id(source)])
     for policy in team:
         policy.compute_dtype = pick_dtype(config.dtype, policy.device).value
@@ -46,7 +50,7 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
     return team
 
 
-def load_frozen(models: Any, devices: Any, config: TeamConfig) -> list[Policy]:
+def load_frozen(models: Any, devices: Any, config: TeamConfig, field: str = "comparator_agents") -> list[Policy]:
     """The policies of a comparator that are models of their own: one for all, or one per agent, without gradients.
 
     Args:
@@ -54,23 +58,27 @@ def load_frozen(models: Any, devices: Any, config: TeamConfig) -> list[Policy]:
             Objects stay where they are.
         devices: one for all, one per agent, or None for those of the team.
         config: gives the number of agents, sampling and the chat setting.
+        field: where the models were named, for errors.
 
     Raises:
         ConfigError: a source is missing or of no use, or the numbers do not fit.
 
     """
-    sources = per_agent(models, config.num_actors, "comparator_agents")
-    places = per_agent(config.agent_devices if devices is None else devices, config.num_actors, "comparator_devices")
+    sources = per_agent(models, config.num_actors, field)
+    if devices is None:
+        places = _devices(config.agent_devices, config, "agent_devices")
+    else:
+        places = _devices(devices, config, "comparator_devices")
     made: dict[Any, Policy] = {}
     loaded: list[Policy] = []
     for index, (source, device) in enumerate(zip(sources, places, strict=True)):
-        source = _found(source, index)  # noqa: PLW2901
+        source = _found(source, index, field)  # noqa: PLW2901
         if not isinstance(source, str | nn.Module):
             loaded.append(source)  # a policy of whatever kind
             continue
         key = (source, device) if isinstance(source, str) else id(source)
         if key not in made:
-            policy = _policy(source, None, device, config)
+            policy = _policy(source, None, device, config, field)
             policy.compute_dtype = pick_dtype(config.dtype, policy.device).value
             policy.model.requires_grad_(False)
             made[key] = policy
@@ -78,10 +86,20 @@ def load_frozen(models: Any, devices: Any, config: TeamConfig) -> list[Policy]:
     return loaded
 
 
-def _policy(source: Any, tokenizer: Any, device: str | None, config: TeamConfig) -> LLMPolicy:
+def check_frozen(models: Any, config: TeamConfig, field: str) -> None:
+    """Raise ConfigError when :func:`load_frozen` would find no model of a name; loads nothing."""
+    for index, source in enumerate(per_agent(models, config.num_actors, field)):
+        found = _found(source, index, field)
+        if isinstance(found, str):
+            with named_in(field):
+                check_source(found)
+
+
+def _policy(source: Any, tokenizer: Any, device: str | None, config: TeamConfig, field: str) -> LLMPolicy:
     chat = config.use_chat_template
     if isinstance(source, str):
-        return load_policy(source, tokenizer, sampling=config.sampling, chat=chat, device=device)
+        with named_in(field):
+            return load_policy(source, tokenizer, sampling=config.sampling, chat=chat, device=device)
     if isinstance(source, LLMPolicy):
         _ready(source.model, device)
         policy = copy.copy(source)  # the user's keeps its own ways, on the same model
@@ -90,7 +108,7 @@ def _policy(source: Any, tokenizer: Any, device: str | None, config: TeamConfig)
         return policy
     if not isinstance(source, nn.Module):
         raise ConfigError(
-            f"agents: must be names, folders, model objects or LLMPolicy objects, actually {type(source).__name__}"
+            f"{field}: must be names, folders, model objects or LLMPolicy objects, actually {type(source).__name__}"
         )
     _ready(source, device)
     return LLMPolicy(source, tokenizer, sampling=config.sampling, chat=chat)
@@ -103,7 +121,15 @@ def _ready(model: nn.Module, device: str | None) -> None:
         model.to(pick_device(device).value)
 
 
-def _found(source: Any, index: int) -> Any:
+def _devices(given: Any, config: TeamConfig, field: str) -> list[Any]:
+    """One device name per agent, or None; one that cannot be used is refused before a model is loaded."""
+    names = per_agent(given, config.num_actors, field)
+    for name in names:
+        pick_device(name, field)
+    return names
+
+
+def _found(source: Any, index: int, field: str) -> Any:
     """The folder of this agent inside one that holds a saved team; anything else as it is, a name as text."""
     if not isinstance(source, str | os.PathLike):
         return source
@@ -114,7 +140,7 @@ def _found(source: Any, index: int) -> Any:
     saved = sorted(path.name for path in folder.glob("agent_*"))
     if saved:
         raise ConfigError(
-            f"agents: {folder} must hold a folder agent_{index} for agent number {index}, actually it holds "
+            f"{field}: {folder} must hold a folder agent_{index} for agent number {index}, actually it holds "
             f"{', '.join(saved)}; give the folder of a team that is as large, or a list with one source per agent"
         )
     return os.fspath(source)

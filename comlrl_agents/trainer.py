@@ -22,7 +22,7 @@ from comlrl_agents.policy_history import PolicyHistory
 from comlrl_agents.progress import Progress, RunState
 from comlrl_agents.replay import PairSample, ReplayBuffer, ReplayRule
 from comlrl_agents.report import write_report
-from comlrl_agents.run_folder import RunFolder, set_aside, usable_folder
+from comlrl_agents.run_folder import RunFolder, own_folder, set_aside, usable_folder
 from comlrl_agents.streams import Streams
 from comlrl_agents.team import load_team
 from comlrl_agents.tracking import Tracker
@@ -67,7 +67,8 @@ class Trainer:
         agents: ``"tiny"``, a model id, a folder, a list of them, loaded model objects, or policies; see ``load_team``.
         tokenizer: for model objects that do not tell theirs; one for all or a list.
         args: the configuration; the defaults without one.
-        output_dir: the run folder. It must not hold another run unless that run is resumed.
+        output_dir: the run folder. It must not hold another run unless that run is resumed. None: a folder of its own
+            for each trainer, ``runs/<algorithm>-<date>-<time>``; ``folder.path`` tells it.
         reward_rule: how rewards that differ between agents become one: "mean", "sum", "min", "max"; None refuses.
         joint_adapter: how one model is asked for all roles and its text is read, where one writes for all; the
             default puts each agent's answer in a section, see ``comlrl_env.joint_text``.
@@ -86,7 +87,7 @@ class Trainer:
         agents: Any = "tiny",
         tokenizer: Any = None,
         args: TeamConfig | None = None,
-        output_dir: str | Path = "runs/run",
+        output_dir: str | Path | None = None,
         reward_rule: RewardRule | None = None,
         joint_adapter: JointAdapter | None = None,
     ) -> None:
@@ -107,7 +108,7 @@ class Trainer:
             self.eval_env = joint_text_env(self.eval_env, self.adapter, reward_rule)
         self.agents = list(self.env.possible_agents)
         self._check_args()
-        self.folder = RunFolder(output_dir)
+        self.folder = RunFolder(own_folder(self._algorithm()) if output_dir is None else output_dir)
         policies_folder = self._subfolder("policy_checkpoint_dir", self.folder.policies)
         pairs_folder = self._subfolder("preference_replay_dir", self.folder.pairs)
         self.items = ItemSchedule(self.env, self.args.items_per_round)
@@ -124,7 +125,12 @@ class Trainer:
             "env": str(env),
             "agents": [policy.name or type(policy.model).__name__ for policy in self.policies],
         }
+        self.command: str | None = None  # the command line, for command.txt
         self.learning: Learning
+
+    def _algorithm(self) -> str:
+        """Its name on the command line: that of ``MADPOIterTrainer`` is ``madpo-iter``."""
+        return type(self).__name__.removesuffix("Trainer").replace("Iter", "-iter").lower()
 
     def _check_args(self) -> None:
         """Refuse settings that do not fit, before any model is loaded."""
@@ -153,6 +159,7 @@ class Trainer:
                 self._start(state)
             else:
                 state.restore(checkpoint)
+                self.folder.write_command(self.command, resumed=True)
                 self.tracker.console(f"resumed from {checkpoint}")
             self.learning.prepare()
             while self.progress.round <= self.args.rounds:
@@ -189,6 +196,7 @@ class Trainer:
             if folder != own and (earlier := set_aside(folder, names)):
                 self.tracker.console(f"{names} of an earlier run now lie in {earlier}")
         self.folder.write_config(to_mapping(self.args), self.description)
+        self.folder.write_command(self.command, resumed=False)
         self.history.save(0)
         self.log_evaluation()
         state.save()

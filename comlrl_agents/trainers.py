@@ -25,7 +25,7 @@ from comlrl_agents.progress import RunState
 from comlrl_agents.replay import PairSample
 from comlrl_agents.reward_then_policy import RewardThenPolicy
 from comlrl_agents.sides import CandidateSource, Side
-from comlrl_agents.team import load_frozen
+from comlrl_agents.team import check_frozen, load_frozen
 from comlrl_agents.trainer import Trainer
 from comlrl_agents.types import Policy
 from comlrl_env.candidates import ScoreFunction
@@ -73,13 +73,15 @@ class PreferenceTrainer(Trainer):
         if rule is None:
             return None
         named = rule.models if self._comparator_agents is None else self._comparator_agents
-        field = "comparator_model_name" if isinstance(rule.models, str) else "comparator_agents"
-        models = with_players(named, self.env, field)
+        self._comparator_field = "comparator_model_name" if isinstance(rule.models, str) else "comparator_agents"
+        models = with_players(named, self.env, self._comparator_field)
         if rule.centralized and models is not named:
             raise ConfigError(
                 "comparator_generation_mode: a scripted player answers for one agent, so it must be 'decentralized', "
                 f"actually 'centralized' with {named!r}"
             )
+        if models is not None:
+            check_frozen(models, self.args, self._comparator_field)
         return models
 
     def _make_comparator(self) -> Comparator | None:
@@ -88,7 +90,7 @@ class PreferenceTrainer(Trainer):
             return None
 
         def load() -> list[Policy]:
-            return load_frozen(self._comparator_models, rule.devices, self.args)
+            return load_frozen(self._comparator_models, rule.devices, self.args, self._comparator_field)
 
         open_policies = open_comparator(rule, self.policies, self.history, load)
         return Comparator(rule, self.policies, open_policies, self.adapter)
@@ -103,6 +105,7 @@ class PreferenceTrainer(Trainer):
             pairs, retokenised = self.given.of_round(self.progress.round, self.policies)
             sample = self._draw(pairs, resets)
             self.log({"pairs/kept": len(pairs), "pairs/retokenised": retokenised, **sample.round_shares()})
+            self._say_if_idle("the given folder has none for it")
             return
         collection = self._compare(resets)
         self.progress.env_steps += collection.scored
@@ -115,6 +118,7 @@ class PreferenceTrainer(Trainer):
             self.progress.updates,
             [{"round": self.progress.round, "phase": "collect", **row} for row in collection.examples[:4]],
         )
+        self._say_if_idle(collection.without_pairs())
 
     def _compare(self, resets: Sequence[Reset]) -> Collection:
         rngs = [self.streams[f"policy/{agent}"] for agent in self.agents]
@@ -140,10 +144,13 @@ class PreferenceTrainer(Trainer):
         return sample
 
     def _learn_round(self, state: RunState) -> None:
+        if self.progress.sample:
+            super()._learn_round(state)
+
+    def _say_if_idle(self, why: str) -> None:
         if not self.progress.sample:
-            self.tracker.console(f"round {self.progress.round}: no pair to train on, the policies stay as they are")
-            return
-        super()._learn_round(state)
+            said = f"round {self.progress.round}: no pair to train on, the policies stay as they are"
+            self.tracker.console(f"{said}: {why}")
 
 
 def _check_comparator(config: PreferenceConfig, given: Any) -> None:
@@ -231,6 +238,9 @@ class RLTrainer(Trainer):
         super().__init__(*arguments, **named)
         learner = make_policy_learner(self.policies, self.args, self.streams, critics, critic_model)
         self.learning = TaskPolicyEpochs(self, self.args, learner)
+
+    def _algorithm(self) -> str:
+        return self.args.rl_algorithm
 
     def _collect_round(self) -> None:
         self.progress.begin_learning(self.items.draw(self.streams["items"]))

@@ -75,11 +75,16 @@ def given_scores(
     """
     given = score(prompts, joint)
     if not isinstance(given, Iterable):
-        raise RewardError(f"score=: expected one number per candidate ({len(joint)}), actually {given!r:.80}")
+        raise RewardError(
+            f"score=: expected a list with one number per candidate ({len(joint)}), actually {given!r:.80}, which is "
+            "no list; return e.g. [0.5] for one candidate"
+        )
     values = list(given)
     numbers = [read_number(value) for value in values]
     if len(values) != len(joint):
-        raise RewardError(f"score=: expected one number per candidate ({len(joint)}), actually {len(values)}")
+        raise RewardError(
+            f"score=: expected a list with one number per candidate ({len(joint)}), actually {len(values)} of them"
+        )
     failed = Score.failed("error", "the score function gave NaN")
     scores: list[Score | None] = []
     for index, number in enumerate(numbers):

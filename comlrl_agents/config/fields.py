@@ -1,6 +1,7 @@
 """Checked fields: a frozen dataclass whose values are refused at construction, and its way from and to plain data."""
 
 import difflib
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -46,7 +47,8 @@ class CheckedFields:
         for name, (low, high) in self.ranges().items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
-                raise ConfigError(f"{name}: must lie in [{low:g}, {high:g}], actually {value!r}")
+                rule = f"be at least {low:g}" if high == sys.float_info.max else f"lie in [{low:g}, {high:g}]"
+                raise ConfigError(f"{name}: must {rule}, actually {value!r}")
         self.check_combinations()
 
     @classmethod
@@ -80,7 +82,9 @@ class CheckedFields:
         except msgspec.ValidationError:
             refused = True
         if refused:  # raised outside the handler: msgspec's own text could show a secret
-            raise ConfigError(f"{name}: {_expected(hint)}, actually {self.shown(name)}")
+            empty = typing.get_origin(hint) is list and str(value).lower() in ("none", "null")
+            way_out = "; write [] for none at all" if empty else ""
+            raise ConfigError(f"{name}: {_expected(hint)}, actually {self.shown(name)}{way_out}")
 
 
 def from_mapping(cls: type[FieldsT], values: Mapping[str, Any]) -> FieldsT:

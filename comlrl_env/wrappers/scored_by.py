@@ -1,17 +1,14 @@
 """Another judge over an environment: a learned reward, a judge model, any function of prompts and answers."""
 
 import copy
-import math
-from collections.abc import Iterable
 from typing import Any
 
 from pettingzoo import ParallelEnv
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
-from comlrl_env.candidates import ScoreFunction
-from comlrl_env.errors import RewardError
+from comlrl_env.candidates import ScoreFunction, given_scores
 from comlrl_env.parallel import acting_agents, advance, begin, read_prompts
-from comlrl_env.shared_reward import RewardRule, check_rule, read_number, shared_score
+from comlrl_env.shared_reward import RewardRule, check_rule, shared_score
 
 StepResult = tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]
 
@@ -20,9 +17,10 @@ class ScoredBy(BaseParallelWrapper[str, Any, Any]):
     """``score(prompts, joint_responses)`` gives every turn's reward in place of the environment.
 
     For example ``ScoredBy(env, JointRewardModel.from_pretrained("runs/a/model/reward_model").judge)``. All agents get
-    the same number. The environment still plays, and what it gave stands beside it: ``infos[agent]["task_reward"]``,
-    which is also a part of the reward's components. A score of NaN is a failed one, like anywhere; infinite ones and a
-    wrong number of scores raise RewardError. Copies of the environment share the score function.
+    the same number, also as ``infos[agent]["raw_reward"]``. The environment still plays, and what it gave stands beside
+    it: ``infos[agent]["task_reward"]``, which is also a part of the reward's components. A score of NaN is a failed
+    one, like anywhere; infinite ones and a wrong number of scores raise RewardError. Copies of the environment share
+    the score function.
 
     ``reward_rule``: how task rewards that differ between agents become one; None refuses them.
     """
@@ -53,25 +51,22 @@ class ScoredBy(BaseParallelWrapper[str, Any, Any]):
         """Play one joint action; the score function judges it."""
         acted = acting_agents(self.env)
         asked = {agent: self._prompts[agent] for agent in acted}
-        given = self.score(asked, [{agent: actions[agent] for agent in acted}])
-        values = [read_number(value) for value in given] if isinstance(given, Iterable) else []
-        if len(values) != 1 or values[0] is None or math.isinf(values[0]):
-            raise RewardError(
-                f"score=: expected one number, finite or NaN, for one joint response, actually {given!r:.80}"
-            )
+        (judged,) = given_scores(self.score, asked, [{agent: actions[agent] for agent in acted}])
+        assert judged is not None, "given_scores has a score, maybe a failed one, for every joint response"
         observations, rewards, terminations, truncations, infos = advance(self.env, actions)
         task = shared_score(rewards, infos, acted, self.reward_rule)
         self._prompts = read_prompts(observations, acting_agents(self.env))
         parts = {**task.parts, "task_reward": task.reward} if task.status == "ok" else dict(task.parts)
         own = {
+            "raw_reward": judged.reward,
             "task_reward": task.reward,
             "reward_components": parts,
-            "reward_status": "error" if math.isnan(values[0]) else "ok",
-            "reward_reason": "the score function gave NaN" if math.isnan(values[0]) else "",
+            "reward_status": judged.status,
+            "reward_reason": judged.reason,
         }
         return (
             observations,
-            dict.fromkeys(acted, values[0]),
+            dict.fromkeys(acted, judged.reward),
             terminations,
             truncations,
             {agent: {**infos.get(agent, {}), **own} for agent in acted},

@@ -80,10 +80,7 @@ def test_files_are_checked(folder):
 
 def test_a_key_never_reaches_the_command_file(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["comlrl", "train", "comparator_api_key=sk-123", "comparator_api_key_env=NAME"])
-    cli_train.remember_command(tmp_path, resume=False)
-    assert (
-        tmp_path / "command.txt"
-    ).read_text() == "comlrl train 'comparator_api_key=***' comparator_api_key_env=NAME\n"
+    assert cli_train.command_line() == "comlrl train 'comparator_api_key=***' comparator_api_key_env=NAME"
     assert shown("comparator_api_headers={Authorization: sk-1}") == "comparator_api_headers=***"
     for argument in ("comparator_api_key:sk-123", "comparator_api_key={sk-123"):
         result = run("train", "madpo-iter", argument)
@@ -113,7 +110,7 @@ def test_a_remote_agent_is_evaluated():
     [
         (["agents=api"], "error: api_url: is required by agents=api, actually None"),
         (["agents=api", "api_url=http://localhost:9", "api_key_env=NOT_SET_1"], "error: api_key_env: the environment"),
-        (["agents=tiny", "num_eval_samples=0"], "error: num_eval_samples: must lie in"),
+        (["agents=tiny", "num_eval_samples=0"], "error: num_eval_samples: must be at least 1, actually 0"),
     ],
 )
 def test_what_eval_refuses_is_named_by_its_own_keys(keys, message):

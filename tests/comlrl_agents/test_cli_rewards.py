@@ -18,9 +18,10 @@ def test_a_back_end_is_an_algorithm_of_its_own(name):
     keys = run("train", name, "--keys").output.splitlines()
     assert "num_generations=4" in keys
     assert not [key for key in keys if key.startswith(("rl_algorithm=", "preference_", "reward_"))]
-    refused = run("train", name, f"env={ENV}", "rl_algorithm=iac")
+    other = "magrpo" if name == "iac" else "iac"
+    refused = run("train", name, f"env={ENV}", f"rl_algorithm={other}")
     assert refused.exit_code == 2
-    assert "unknown key 'rl_algorithm'" in refused.output
+    assert "unknown key 'rl_algorithm', which is a key of marlhf and marlhf-iter" in refused.output
 
 
 def test_marlhf_takes_a_back_end_and_the_keys_of_both_halves():
@@ -51,6 +52,11 @@ def test_a_run_learns_and_its_reward_model_judges_an_evaluation(tmp_path):
     judged = run("eval", f"env={ENV}", agents, f"oracle={folder}", "num_eval_samples=2", "max_new_tokens=6")
     assert judged.exit_code == 0, judged.output
     assert "eval/parts/task_reward" in judged.output
+    for oracle in (tmp_path / "run", tmp_path / "run" / "model"):
+        refused = run("eval", f"env={ENV}", agents, f"oracle={oracle}")
+        assert refused.exit_code == 2
+        assert f"give oracle={folder}\n" in refused.output
     refused = run("eval", f"env={ENV}", agents, f"oracle={tmp_path}")
     assert refused.exit_code == 2
+    assert "error: oracle: reward model" in refused.output
     assert "expected a folder with reward_model.json" in refused.output

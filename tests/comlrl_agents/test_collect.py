@@ -87,6 +87,22 @@ def test_failed_candidates_are_counted_and_never_paired():
     assert result.pairs[0].candidate_reward_mean == pytest.approx(0.75)
 
 
+def test_a_collection_without_pairs_says_what_became_of_its_candidates():
+    # (red, green) meets itself, (red, green) meets (gold, green), (gold, gold) meets what cannot be scored.
+    class Flaky(ColourEnv):
+        def reward(self, joint):
+            return math.nan if joint[0] == "blue" else 0.25
+
+    team = side(3, Player("red", "red", "gold"), Player("green", "green", "gold"))
+    other = side(3, Player("red", "gold", "blue"), Player("green", "green", "gold"))
+    result = run(team, other, Flaky(), pair_selection="comparator_reward")
+    said = "of 6 joint responses 1 could not be scored; of the compared pairs 1 tied and 1 had the same answers twice"
+    assert result.pairs == []
+    assert result.without_pairs() == f"{said}; every score was 0.25"
+    result.rewards[0] = 0.5
+    assert result.without_pairs() == said
+
+
 def test_an_environment_that_changes_the_item_between_resets_is_refused():
     class Restless(ColourEnv):
         calls = 0

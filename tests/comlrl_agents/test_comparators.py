@@ -289,6 +289,9 @@ def test_which_model_writes_centrally():
 def test_what_the_configuration_cannot_know_is_refused_by_the_trainer(tmp_path):
     with pytest.raises(ConfigError, match="comparator_policy: 'model' needs one of comparator_model_name"):
         trainer(tmp_path, comparator_policy="model")
+    for field, given in [("comparator_model_name", "/nowhere"), ("comparator_agents", ["tiny", "/nowhere"])]:
+        with pytest.raises(ConfigError, match=f"^{field}: model '/nowhere': no such folder"):
+            trainer(tmp_path, comparator_policy="model", **{field: given})
     with pytest.raises(ConfigError, match="comparator_agents: belongs to comparator_policy='model'"):
         trainer(tmp_path, given=[ScriptedPolicy(good)] * 2)
 

@@ -51,7 +51,7 @@ API = {"comparator_policy": "api", "comparator_api_url": "http://h"}
 CODEX = {"comparator_api_format": "codex", "comparator_api_model": "m"}
 ILLEGAL = [
     (MADPOConfig, {"temperatura": 1.0}, "did you mean 'temperature'?"),
-    (MADPOConfig, {"temperature": -1.0}, "temperature: must lie in [0, "),
+    (MADPOConfig, {"temperature": -1.0}, "temperature: must be at least 0, actually -1.0"),
     (MADPOConfig, {"temperature": math.nan}, "temperature: "),
     (MADPOConfig, {"temperature": math.inf}, "temperature: "),
     (MADPOConfig, {"temperature": "warm"}, "temperature: must be float, actually 'warm'"),
@@ -61,11 +61,12 @@ ILLEGAL = [
     (MADPOConfig, {"num_agents": np.bool_(True)}, "num_agents: must be int, actually True"),
     (MADPOConfig, {"top_k": np.bool_(True)}, "top_k: must be int or NoneType, actually True"),
     (MADPOConfig, {"gradient_checkpointing": np.int64(2)}, "gradient_checkpointing: must be bool, actually 2"),
+    (MADPOConfig, {"top_p": 2.0}, "top_p: must lie in [1e-06, 1], actually 2.0"),
     (MADPOConfig, {"report_to": ["tensorbord"]}, "report_to: expected names from console, tensorboard, wandb"),
     (MADPOConfig, {"report_to": ["no_such_module:Sink"]}, "report_to: 'no_such_module:Sink' cannot be imported"),
     (MADPOIterConfig, {"preference_replay_dir": ""}, "preference_replay_dir: must name a folder, actually ''; None"),
     (MADPOIterConfig, {"policy_checkpoint_dir": ""}, "policy_checkpoint_dir: must name a folder, actually ''; None"),
-    (MADPOConfig, {"preference_num_candidates": 1}, "preference_num_candidates: must lie in [2, "),
+    (MADPOConfig, {"preference_num_candidates": 1}, "preference_num_candidates: must be at least 2, actually 1"),
     (MADPOConfig, {"preference_pairs_per_sample": 0}, "preference_pairs_per_sample: "),
     (MADPOConfig, {"pair_selection": "gap"}, "pair_selection: must be one of 'reward_gap', 'random', 'all'"),
     (MADPOConfig, {"pair_selection": "all"}, "preference_pairs_per_sample: must be None with pair_selection='all'"),
@@ -101,7 +102,7 @@ ILLEGAL = [
         API | {"comparator_api_format": "codex", "comparator_api_model": "m", "comparator_api_response_field": "x"},
         "belongs to comparator_api_format='generic'",
     ),
-    (MADPOIterConfig, API | {"comparator_api_timeout": 0.0}, "comparator_api_timeout: must lie in"),
+    (MADPOIterConfig, API | {"comparator_api_timeout": 0.0}, "comparator_api_timeout: must be at least"),
     (MADPOIterConfig, API | {"comparator_devices": "cpu"}, "has no meaning with 'api'"),
     (MADPOIterConfig, API | {"comparator_api_key": 123}, "must be str or NoneType, actually a value that is not shown"),
     (MADPOIterConfig, {"comparator_api_key": "sk-1"}, "leave it out, actually a value that is not shown"),
@@ -127,6 +128,11 @@ def test_illegal_values_are_refused_with_field_rule_and_value(config, fields, te
     with pytest.raises(ConfigError) as error:
         build(config, fields)
     assert text in str(error.value)
+
+
+def test_a_list_that_was_meant_to_be_empty_is_told_how():
+    with pytest.raises(ConfigError, match=r"^report_to: must be list, actually 'none'; write \[\] for none at all$"):
+        MADPOConfig(report_to="none")
 
 
 def test_text_values_are_read_from_a_mapping():

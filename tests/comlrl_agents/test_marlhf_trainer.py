@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import signal
 import subprocess
@@ -9,6 +10,8 @@ import pytest
 
 from comlrl_agents import (
     JointRewardModel,
+    MADPOConfig,
+    MADPOTrainer,
     MARLHFConfig,
     MARLHFIterConfig,
     MARLHFIterTrainer,
@@ -17,7 +20,10 @@ from comlrl_agents import (
     RLTrainer,
     embedding_rows,
 )
+from comlrl_agents.policy_window import Window
+from comlrl_agents.tracking import Tracker
 from comlrl_env.errors import CheckpointError, ConfigError, TrainingError
+from tests.comlrl_agents.test_policy_learners import groups_of
 from tests.comlrl_agents.toys import ColourEnv, same_weights, word_model, word_policy, word_tokenizer
 
 SMALL = {
@@ -169,6 +175,39 @@ def test_drift_is_measured_once_per_state_of_the_team_and_gradients_make_room(tm
     assert all(parameter.grad is None for policy in trainer.policies for parameter in policy.model.parameters())
 
 
+def test_the_live_line_says_which_epoch_and_whose_reward(tmp_path, base, monkeypatch):
+    said = []
+
+    def watch(self, round, rounds, phase, done, total, **shown):
+        if shown:
+            said.append((phase, *shown))
+
+    monkeypatch.setattr(Tracker, "progress", watch)
+    marlhf(tmp_path / "learned", base, num_train_epochs=2).train()
+    learned = [line for line in dict.fromkeys(said) if "policy" in line[0]]
+    assert learned == [("epoch 1/2  policy", "learned reward"), ("epoch 2/2  policy", "learned reward")]
+    said.clear()
+    args = RLConfig(**SMALL | {"num_train_epochs": 1})
+    RLTrainer(ColourEnv(), agents=team(), args=args, output_dir=tmp_path / "task").train()
+    assert set(said) == {("policy", "reward")}
+    said.clear()
+    fields = {"items_per_round": 2, "preference_num_candidates": 8, "temperature": 1.0, "top_p": 1.0, "report_to": []}
+    args = MADPOConfig(**fields, top_k=None, num_train_epochs=2, max_new_tokens=2)
+    MADPOTrainer(ColourEnv(), agents=team(), args=args, output_dir=tmp_path / "pairs").train()
+    assert list(dict.fromkeys(said)) == [("epoch 1/2  learn", "loss"), ("epoch 2/2  learn", "loss")]
+
+
+def test_the_live_reward_is_the_mean_of_the_last_buffer():
+    window = Window()
+    assert math.isnan(window.latest_reward)
+    window.add_rollout(groups_of(2, (1.0, 3.0, 2.0)), 0.0, 0.0)
+    window.add_rollout(groups_of(1, (4.0, math.nan, 6.0)), 0.0, 0.0)
+    assert window.latest_reward == 5.0
+    assert window.metrics()["rollout/reward_mean"] == 2.75  # (2 · 6 + 10) / 8
+    window.add_rollout(groups_of(1, (math.nan,) * 3), 0.0, 0.0)
+    assert math.isnan(window.latest_reward)
+
+
 def test_a_round_without_pairs_is_passed_over(tmp_path, base):
     class Flat(ColourEnv):
         def reward(self, joint):
@@ -297,8 +336,8 @@ def test_another_back_end_does_not_resume(tmp_path, base):
     ("fields", "text"),
     [
         ({"reward_model_name": None}, "reward_model_name: is required when the first agent is an object"),
-        ({"reward_model_name": "/nowhere/at/all"}, "model '/nowhere/at/all': no such folder"),
-        ({"reward_model_device": "cuda:77"}, "device: 'cuda:77' cannot be used here"),
+        ({"reward_model_name": "/nowhere/at/all"}, "^reward_model_name: model '/nowhere/at/all': no such folder"),
+        ({"reward_model_device": "cuda:77"}, "^reward_model_device: 'cuda:77' cannot be used here"),
         ({"rl_algorithm": "maac"}, "critic_model_name: is required"),
         ({"reward_max_length": 3}, "reward_max_length: must leave a token for each of 2 responses"),
     ],

@@ -18,8 +18,11 @@ def test_the_device_by_name_or_the_best_one():
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99", "meta-physics"])
 def test_a_device_that_is_not_there_is_named(name):
-    with pytest.raises(ConfigError, match=f"device: '{name}' cannot be used here"):
+    with pytest.raises(ConfigError, match=f"device: '{name}' cannot be used here") as refused:
         placement.pick_device(name)
+    assert len(str(refused.value)) < 200  # torch lists all the devices that it has heard of
+    with pytest.raises(ConfigError, match=f"^reward_model_device: '{name}' cannot be used here"):
+        placement.pick_device(name, "reward_model_device")
 
 
 def test_number_formats():

@@ -316,7 +316,9 @@ def test_a_saved_critic_goes_on_with_its_head(tmp_path):
         ({}, {"critics": ["tiny"]}, "critics: rl_algorithm='magrpo' has no critics"),
         ({"rl_algorithm": "iac", "use_separate_critic": False}, {"critic_model": "tiny"}, "has no critics of its own"),
         ({"rl_algorithm": "maac"}, {"critic_model": 3}, "must be names, folders or model objects, actually int"),
-        ({"rl_algorithm": "maac", "critic_devices": "cuda:77"}, {"critic_model": "tiny"}, "device: 'cuda:77' cannot"),
+        ({"rl_algorithm": "maac", "critic_devices": "cuda:77"}, {"critic_model": "tiny"}, "^critic_devices: 'cuda:77'"),
+        ({"rl_algorithm": "iac"}, {"critics": ["/nowhere/at/all"] * 2}, "^critics: model '/nowhere/at/all': no such"),
+        ({"rl_algorithm": "iac"}, {"critic_model": "/nowhere"}, "^critic_model_name: model '/nowhere': no such folder"),
     ],
 )
 def test_a_critic_that_is_missing_or_not_used_is_refused(fields, given, text):

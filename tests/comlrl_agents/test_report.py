@@ -67,6 +67,38 @@ def test_the_report_tells_the_whole_run(tmp_path: Path):
     assert "| `alarms/oracle/error_rate` | 4 | 8 | 2 |" in text
 
 
+def test_a_learned_reward_stands_beside_the_tasks(tmp_path: Path):
+    check = "reward_check/"
+    with Tracker(tmp_path, report_to=()) as tracker:
+        for step, metrics in enumerate(
+            [
+                {"round": 1, "reward_model/loss": 0.7, "reward_model/held_out_accuracy": 0.5},
+                {"round": 1, "reward_model/held_out_accuracy": 0.875},
+                {"round": 1, check + "learned_mean": 0.5, check + "task_mean": 0.25, check + "correlation": 0.75},
+                {"round": 1, check + "learned_mean": 1.5, check + "task_mean": 0.125, "kl/reference": 0.0625},
+                {"round": 2, "reward_model/held_out_accuracy": 0.75},
+                {"round": 2, check + "learned_mean": 2.5, check + "task_mean": 0.5, check + "correlation": -0.25},
+                {"round": 3, "pairs/kept": 0},
+            ]
+        ):
+            tracker.log(step, metrics)
+    text = write_report(tmp_path).read_text(encoding="utf-8")
+    section = text.split("## The reward model\n")[1].split("\n## ")[0]
+    header, _, *rows = [line for line in section.splitlines() if line.startswith("|")]
+    assert header == (
+        "| round | held-out accuracy | learned reward | task reward | correlation | KL to the initial team |"
+    )
+    # The last check of the first round had no correlation: an older one is not passed off as its own.
+    assert rows == ["| 1 | 0.875 | 1.5 | 0.125 |  | 0.0625 |", "| 2 | 0.75 | 2.5 | 0.5 | -0.25 |  |"]
+
+
+@pytest.mark.parametrize("metrics", [{"loss": 0.5}, {"kl/reference": 0.5, "rollout/reward_mean": 1.0}])
+def test_a_run_that_learned_no_reward_has_no_such_table(tmp_path: Path, metrics: dict[str, float]):
+    with Tracker(tmp_path, report_to=()) as tracker:
+        tracker.log(0, {"round": 1, **metrics})
+    assert "The reward model" not in write_report(tmp_path).read_text(encoding="utf-8")
+
+
 def test_samples_stand_side_by_side_and_survive_markdown(tmp_path: Path):
     text = write_report(made_up_run(tmp_path)).read_text(encoding="utf-8")
     best, worst = (

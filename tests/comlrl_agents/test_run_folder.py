@@ -1,13 +1,14 @@
 """Where a run may lie, found out before anything is loaded."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-from comlrl_agents.config import MADPOIterConfig
+from comlrl_agents.config import MADPOIterConfig, RLConfig
 from comlrl_agents.run_folder import RunFolder, usable_folder
-from comlrl_agents.trainers import MADPOIterTrainer
+from comlrl_agents.trainers import MADPOIterTrainer, RLTrainer
 from comlrl_env.errors import ConfigError
 from tests.comlrl_agents.toys import ColourEnv
 
@@ -16,6 +17,18 @@ REFUSED = "output_dir: must be a folder that can be made and written to, actuall
 
 def test_a_folder_that_is_yet_to_be_made_is_only_tried_out(tmp_path: Path):
     assert RunFolder(tmp_path / "runs" / "a").path == tmp_path / "runs" / "a"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_trainer_has_a_folder_of_its_own_where_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    paths = [MADPOIterTrainer(ColourEnv(), args=MADPOIterConfig(items_per_round=1)).folder.path for _ in range(2)]
+    paths += [RLTrainer(ColourEnv(), args=RLConfig(rl_algorithm="marloo", items_per_round=1)).folder.path]
+    assert len(set(paths)) == 3
+    assert {path.parent for path in paths} == {tmp_path / "runs"}
+    assert [re.sub(r"\d", "0", path.name) for path in paths] == [
+        "madpo-iter-00000000-000000-000000", "madpo-iter-00000000-000000-000000", "marloo-00000000-000000-000000",
+    ]  # fmt: skip
     assert list(tmp_path.iterdir()) == []
 
 

@@ -5,7 +5,7 @@ import torch
 
 from comlrl_agents import team
 from comlrl_agents.config import MADPOConfig
-from comlrl_agents.team import load_team
+from comlrl_agents.team import load_frozen, load_team
 from comlrl_agents.types import Sampling
 from comlrl_env.errors import ConfigError
 from tests.comlrl_agents.toys import word_policy
@@ -40,6 +40,34 @@ def test_a_configuration_that_leaves_the_chat_open_takes_that_of_the_policy():
     own = word_policy()
     own.chat = False
     assert [one.chat for one in load_team([own, word_policy(1)], None, MADPOConfig())] == [False, None]
+
+
+@pytest.mark.parametrize("devices", ["gpu", ["cpu", "cuda:77"]])
+def test_a_device_is_refused_by_its_field_before_anything_is_loaded(devices, monkeypatch):
+    monkeypatch.setattr(team, "load_policy", None)
+    with pytest.raises(ConfigError, match=r"^agent_devices: .* cannot be used here"):
+        load_team("tiny", None, MADPOConfig(agent_devices=devices))
+    with pytest.raises(ConfigError, match=r"^comparator_devices: .* cannot be used here"):
+        load_frozen("tiny", devices, MADPOConfig())
+
+
+def test_a_model_that_is_missing_is_told_with_the_key_that_named_it():
+    missing = "model '/nowhere/at/all': no such folder"
+    with pytest.raises(ConfigError, match=f"^agents: {missing}"):
+        load_team("/nowhere/at/all", None, MADPOConfig())
+    with pytest.raises(ConfigError, match=f"^comparator_model_name: {missing}"):
+        load_frozen("/nowhere/at/all", None, MADPOConfig(), "comparator_model_name")
+
+
+def test_a_tokenizer_may_be_named(tmp_path):
+    own = word_policy()
+    own.save(tmp_path / "other")
+    both = load_team([own, word_policy(1)], str(tmp_path / "other"), MADPOConfig())
+    assert both[0].tokenizer is own.tokenizer  # a policy brings its own
+    (loaded, _) = load_team("tiny", str(tmp_path / "other"), MADPOConfig())
+    assert loaded.tokenizer.get_vocab() == own.tokenizer.get_vocab()
+    with pytest.raises(ConfigError, match=r"^tokenizer: model '/nowhere/at/all'"):
+        load_team("tiny", "/nowhere/at/all", MADPOConfig())
 
 
 def test_a_team_that_is_too_small_is_refused_before_anything_is_loaded(tmp_path, monkeypatch):

@@ -301,6 +301,17 @@ def test_thresholds(name: str, values: list[float], expected: list[int]):
     assert rings(name, values) == [bool(flag) for flag in expected]
 
 
+def test_rewards_that_are_all_one_number_ring_where_groups_learn_from_them():
+    def rung(spreads: list[float], means: list[float], **others: list[float]) -> list[bool]:
+        return rings("rollout/reward_std", spreads, rollout__reward_mean=means, **others)
+
+    # 1.4e-17 is what NumPy finds for the deviation of 0.1, 0.1, 0.1.
+    assert rung([0.0, 1.4e-17, 0.0, 0.1, 0.0], [0.1] * 5) == [False, False, True, False, False]
+    assert rung([0.0] * 4, [0.1, 0.2, 0.2, 0.2]) == [False, False, False, True]
+    assert not any(rung([0.0] * 4, [0.0, 0.5] * 2))
+    assert not any(rung([0.0] * 4, [0.0] * 4, value__loss=[0.5] * 4))  # a critic still learns what to expect
+
+
 def test_falling_log_probabilities_ring_only_when_winners_and_losers_both_fall():
     falling = [-10.0] * 4 + [-11.1] * 4  # four after four, 11 % lower
     steady = [-10.0] * 4 + [-10.9] * 4  # 9 % lower

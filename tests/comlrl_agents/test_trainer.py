@@ -266,7 +266,7 @@ def test_the_number_of_agents_must_be_that_of_the_environment(tmp_path):
 
 
 def test_what_is_no_environment_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="env: must be a PettingZoo ParallelEnv"):
+    with pytest.raises(ConfigError, match="env: must be an id or a PettingZoo ParallelEnv"):
         iterative(tmp_path, env=object())
 
 
@@ -284,13 +284,17 @@ def test_an_oracle_that_always_fails_stops_with_its_reason(tmp_path):
         iterative(tmp_path, Broken()).train()
 
 
-def test_ties_everywhere_train_nothing_and_say_so(tmp_path):
+def test_ties_everywhere_train_nothing_and_say_so(tmp_path, capsys):
     class Flat(ColourEnv):
         def reward(self, joint):
             return 0.5
 
-    trainer = iterative(tmp_path, Flat())
+    trainer = iterative(tmp_path, Flat(), preference_num_candidates=2, report_to=["console"])
     trainer.train()
+    said = [line for line in capsys.readouterr().out.splitlines() if "no pair" in line]
+    assert said[0].startswith("round 1: no pair to train on, the policies stay as they are: of 8 joint responses 0 ")
+    assert said[0].endswith("; every score was 0.5")
+    assert len(said) == 3
     assert same_weights(trainer.policies[0].model, word_model(0))
     assert json.loads((tmp_path / "pairs" / "iteration_0002.json").read_text())["pairs"] == []
 

@@ -217,7 +217,7 @@ def test_a_score_function_takes_the_place_of_the_oracle():
     assert rewards["a_0"] == 2
     assert all(terminations.values())
     env.reset(seed=0)
-    with pytest.raises(RewardError, match=r"expected one number per candidate \(2\), actually 1"):
+    with pytest.raises(RewardError, match=r"expected a list with one number per candidate \(2\), actually 1"):
         env.step(side(1, 2), score=lambda prompts, joint: [1.0])
     env.reset(seed=0)
     with pytest.raises(RewardError, match="finite number or NaN for candidate 1, actually inf"):
@@ -226,7 +226,7 @@ def test_a_score_function_takes_the_place_of_the_oracle():
     with pytest.raises(RewardError, match=r"a finite number or NaN for candidate 0, actually '1.0'"):
         env.step(side(1, 2), score=lambda prompts, joint: ["1.0", 1.0])
     env.reset(seed=0)
-    with pytest.raises(RewardError, match=r"expected one number per candidate \(2\), actually None"):
+    with pytest.raises(RewardError, match=r"expected a list with one number per candidate \(2\), actually None"):
         env.step(side(1, 2), score=lambda prompts, joint: None)
 
 

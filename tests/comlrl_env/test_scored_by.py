@@ -32,7 +32,8 @@ def test_the_function_judges_and_the_task_stands_beside_it():
     assert set(rewards.values()) == {0.75}
     assert all(terminations.values())
     for agent, info in infos.items():
-        assert info["task_reward"] == task[agent] == info["reward_components"]["task_reward"]
+        assert info["task_reward"] == task[agent] == info["reward_components"]["task_reward"] != 0.75
+        assert info["raw_reward"] == 0.75
 
 
 def test_a_preference_wrapper_around_it_compares_by_the_function():
@@ -50,10 +51,21 @@ def test_a_score_that_is_no_number_fails_and_an_infinite_one_is_refused():
     _, rewards, *_, infos = wrapped.step(answers(wrapped))
     assert all(map(math.isnan, rewards.values()))
     assert infos["author_0"]["reward_status"] == "error"
-    for wrong in ([math.inf], [], [1.0, 2.0], None, [None], ["1.0"]):
+    assert math.isnan(infos["author_0"]["raw_reward"])
+    number = "a finite number or NaN for candidate 0, actually "
+    one = r"a list with one number per candidate \(1\), actually "
+    for wrong, words in [
+        ([math.inf], number + "inf"),
+        ([None], number + "None"),
+        (["1.0"], number + "'1.0'"),
+        ([], one + "0 of them"),
+        ([1.0, 2.0], one + "2 of them"),
+        (None, one + "None, which is no list"),
+        (1, one + r"1, which is no list; return e.g. \[0.5\] for one candidate"),
+    ]:
         wrapped = ScoredBy(env(), lambda prompts, joint, wrong=wrong: wrong)
         wrapped.reset(seed=0)
-        with pytest.raises(RewardError, match="expected one number, finite or NaN"):
+        with pytest.raises(RewardError, match=words):
             wrapped.step(answers(wrapped))
 
 
