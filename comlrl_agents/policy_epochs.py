@@ -85,8 +85,6 @@ class PolicyEpochs:
             if self.args.num_train_epochs > 1 and progress.epoch % self.args.checkpoint_interval == 0:
                 save()
         self.learner.references = None
-        for policy in self.run.policies:
-            policy.model.zero_grad(set_to_none=True)  # makes room for the next reward model's
 
     def fingerprint(self) -> dict[str, Any]:
         """What a run that goes on must have begun with."""
