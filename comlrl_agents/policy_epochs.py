@@ -85,6 +85,10 @@ class PolicyEpochs:
             if self.args.num_train_epochs > 1 and progress.epoch % self.args.checkpoint_interval == 0:
                 save()
         self.learner.references = None
+        for policy in self.run.policies:
+            # On a GPU this makes room for the next reward model's. On a CPU it would be memory to touch anew.
+            if policy.device.type != "cpu":
+                policy.model.zero_grad(set_to_none=True)
 
     def fingerprint(self) -> dict[str, Any]:
         """What a run that goes on must have begun with."""
