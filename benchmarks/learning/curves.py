@@ -38,11 +38,12 @@ LEARNED = (
     "reward_num_train_epochs=2 preference_num_candidates=16 preference_pairs_per_sample=24 pair_selection=random"
 )
 # Four things: a reward model of this size judges six right in 0.75 of held-out pairs and is deceived within 16 updates
-# ("pen, box, box"), four in 0.96.
+# ("pen, box, box"). Of four it must be sure in 0.99, which 64 pairs of an item do not give and 256 of the same
+# candidates do, and the team must be held: with a coefficient of 0.3 it still finds a way in the end.
 LEARNED_PARTITION = (
-    f"{POLICY} env.num_things=4 agent_learning_rate=1e-4 reference_kl_enabled=true reference_kl_coef=0.3 "
-    "reward_learning_rate=5e-4 reward_train_batch_size=8 reward_num_train_epochs=4 preference_num_candidates=96 "
-    "preference_pairs_per_sample=64 pair_selection=random"
+    f"{POLICY} env.num_things=4 agent_learning_rate=1e-4 reference_kl_enabled=true reference_kl_coef=1.0 "
+    "reward_learning_rate=5e-4 reward_train_batch_size=8 reward_num_train_epochs=3 preference_num_candidates=96 "
+    "preference_pairs_per_sample=256 pair_selection=random"
 ).replace("items_per_round=32", "items_per_round=24")
 RANDOM_OF_FOUR = 1 / 6  # exact, see the task's page; its figures are those of six things
 BACK_ENDS = ("magrpo", "mareinforce", "marloo", "maremax", "iac", "maac")
