@@ -13,8 +13,9 @@ from comlrl_env.errors import ConfigError
 
 NUM_SAMPLES = 32
 SAMPLING = ("temperature", "top_p", "top_k", "max_new_tokens")
-LOADING = ("use_chat_template", "dtype", "agent_devices")
-FIELDS = (*SAMPLING, *LOADING, "seed")
+OF_RUN = (*SAMPLING, "use_chat_template")
+"""How a team answers, which its run's own config.yaml tells where nothing else does."""
+FIELDS = (*OF_RUN, "dtype", "agent_devices", "seed")
 REMOTE = "api"
 API = tuple(
     name.removeprefix("comparator_")
@@ -75,13 +76,13 @@ def _sampling_of_run(agents: Any) -> tuple[dict[str, Any], Path | None]:
     if not (folder / "agent_0").is_dir() or not kept.is_file():
         return {}, None
     fields = read_keys((), kept).fields
-    return {name: fields[name] for name in SAMPLING if name in fields}, kept
+    return {name: fields[name] for name in OF_RUN if name in fields}, kept
 
 
 def _sampling_line(args: config.MADPOIterConfig, sources: Mapping[str, str]) -> str:
     """The sampling that is used, grouped by where it comes from."""
     by_source: dict[str, list[str]] = {}
-    for name in SAMPLING:
+    for name in SAMPLING if args.use_chat_template is None else OF_RUN:
         by_source.setdefault(sources.get(name, "by default"), []).append(f"{name}={getattr(args, name)}".lower())
     return "sampling: " + "; ".join(f"{', '.join(values)} {source}" for source, values in by_source.items())
 

@@ -67,6 +67,9 @@ def test_eval_samples_as_the_run_did_and_says_so(scripted_team: dict[str, Any], 
         (0.1, 0.95, 5, 64),
         f"sampling: temperature=0.1, top_k=5 as given; top_p=0.95, max_new_tokens=64 from {kept}",
     )
+    kept.write_text("algorithm: madpo\nuse_chat_template: false\n")
+    assert sampled(model)[1].endswith(f"; use_chat_template=false from {kept}")
+    assert scripted_team["config"].use_chat_template is False
     defaults = "temperature=0.6, top_p=0.6, top_k=50, max_new_tokens=256 by default"
     assert sampled("tiny") == ((0.6, 0.6, 50, 256), f"sampling: {defaults}")
     kept.unlink()
