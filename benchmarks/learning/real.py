@@ -61,13 +61,11 @@ SHARED: dict[str, Any] = {
 SETTINGS: dict[str, dict[str, Any]] = {
     # Means over tokens: among pairs won by chance, sums favour the side that goes on longer (results/real.md).
     "madpo-iter": SHARED | {"winner_term_weight": 0.5, "length_normalization": True, "dpo_beta": 2.0},
-    # Eleven pairs teach a reward model that short answers win (results/real.md): more candidates, every comparison of
-    # all rounds, and a firmer hold.
+    # The eleven pairs with the largest gaps teach a reward model that short answers win (results/real.md): every
+    # comparison of all rounds, and a firmer hold.
     "marlhf-iter": SHARED
     | {
-        "items_per_round": 4,
-        "preference_num_candidates": 12,
-        "preference_pairs_per_sample": 12,
+        "preference_pairs_per_sample": 8,
         "pair_selection": "random",
         "preference_replay_mode": "all_history",
         "reference_kl_coef": 0.5,
@@ -75,7 +73,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "num_generations": 8,
         "reward_learning_rate": 2e-5,
         "reward_train_batch_size": 4,
-        "reward_held_out_share": 0.0,  # four problems are too few to spare one
+        "reward_held_out_share": 0.0,  # three problems are too few to spare one
         "reward_max_length": 1024,
         "reference_kl_enabled": True,
         "micro_batch_tokens": 1536,  # not the activations of four pairs of joint texts at once
