@@ -18,6 +18,7 @@ from comlrl_agents.placement import per_agent, pick_device
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.policy_gradient import Experience
 from comlrl_agents.policy_window import Window, beside_the_task, sample_row
+from comlrl_agents.progress import phase_shown
 from comlrl_agents.replay import PairSample
 from comlrl_agents.rollouts import Group, Scorer, TaskReward, sample_groups
 from comlrl_env.errors import TrainingError
@@ -130,7 +131,7 @@ class PolicyEpochs:
                     )
                 self._log(window, last=last)
                 window = Window()
-            phase = progress.phase_shown("policy", self.args.num_train_epochs)
+            phase = phase_shown("policy", progress.epoch, self.args.num_train_epochs)
             reward = {"reward" if self.compared_samples is None else "learned reward": latest}
             run.tracker.progress(progress.round, self.args.rounds, phase, start + len(buffer), len(order), **reward)
             if progress.items_seen // self.args.eval_interval > seen // self.args.eval_interval:

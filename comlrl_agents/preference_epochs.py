@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from comlrl_agents.learners.madpo import MADPO
+from comlrl_agents.progress import phase_shown
 from comlrl_agents.replay import PairSample
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class PreferenceEpochs:
             if last or progress.updates % self.args.logging_steps == 0:
                 run.log({name: float(np.mean([s[name] for s in window])) for name in stats})
                 window = []
-            phase = progress.phase_shown("learn", self.args.num_train_epochs)
+            phase = phase_shown("learn", progress.epoch, self.args.num_train_epochs)
             run.tracker.progress(
                 progress.round, self.args.rounds, phase, start + len(pairs), len(order), loss=stats["loss"]
             )

@@ -91,13 +91,14 @@ class Progress:
         self.items = [(reset.seed, reset.options is not None) for reset in resets]
         self.phase, self.epoch, self.fit_epoch = "learn", 0, 0
 
-    def phase_shown(self, name: str, epochs: int) -> str:
-        """A phase as the live line names it: with the epoch where there is more than one."""
-        return name if epochs == 1 else f"epoch {self.epoch + 1}/{epochs}  {name}"
-
     def resets(self) -> list[Reset]:
         """The round's items."""
         return [item_reset(seed) if by_index else Reset(seed) for seed, by_index in self.items]
+
+
+def phase_shown(name: str, done: int, epochs: int) -> str:
+    """A phase as the live line names it, of whose epochs ``done`` are over: with the epoch where there are several."""
+    return name if epochs == 1 else f"epoch {done + 1}/{epochs}  {name}"
 
 
 class RunState:

@@ -10,6 +10,7 @@ from comlrl_agents.learners.marlhf import RewardFit
 from comlrl_agents.model_source import load_config, load_tokenizer, named_in
 from comlrl_agents.placement import pick_device, pick_dtype
 from comlrl_agents.policy_epochs import PolicyEpochs
+from comlrl_agents.progress import phase_shown
 from comlrl_agents.replay import PairSample
 from comlrl_agents.reward_model import JointRewardModel
 from comlrl_agents.reward_text import encode_joint, text_room
@@ -144,10 +145,9 @@ class RewardThenPolicy:
                     means["turn_1/reward_mean"] = means["turn_1/expected_return"] = collected
                 run.log(means | (fit.measure(held_out) if last else {}), show=last)
                 window = []
-            run.tracker.progress(
-                run.progress.round, self.args.rounds, "fit", start + len(pairs), len(order),
-                loss=stats["reward_model/loss"],
-            )  # fmt: skip
+            phase = phase_shown("fit", run.progress.fit_epoch, self.args.reward_num_train_epochs)
+            loss = stats["reward_model/loss"]
+            run.tracker.progress(run.progress.round, self.args.rounds, phase, start + len(pairs), len(order), loss=loss)
 
     @property
     def _labelled_by_model(self) -> bool:

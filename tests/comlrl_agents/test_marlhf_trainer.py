@@ -183,8 +183,9 @@ def test_the_live_line_says_which_epoch_and_whose_reward(tmp_path, base, monkeyp
 
     monkeypatch.setattr(Tracker, "progress", watch)
     marlhf(tmp_path / "learned", base, num_train_epochs=2).train()
-    learned = [line for line in dict.fromkeys(said) if "policy" in line[0]]
-    assert learned == [("epoch 1/2  policy", "learned reward"), ("epoch 2/2  policy", "learned reward")]
+    fits = [(f"epoch {number}/3  fit", "loss") for number in (1, 2, 3)]  # reward_num_train_epochs
+    learned = [("epoch 1/2  policy", "learned reward"), ("epoch 2/2  policy", "learned reward")]
+    assert list(dict.fromkeys(said)) == [*fits, *learned]
     said.clear()
     args = RLConfig(**SMALL | {"num_train_epochs": 1})
     RLTrainer(ColourEnv(), agents=team(), args=args, output_dir=tmp_path / "task").train()
