@@ -92,25 +92,20 @@ class PolicyFields(TeamConfig):
         self._refuse_unused()
 
     def _refuse_unused(self) -> None:
+        separate = (self.has_critics and self.use_separate_critic, "a separate critic (iac, maac)")
+        critics = (self.has_critics, "critics (iac, maac)")
+        reference = (self.reference_kl_enabled, "reference_kl_enabled=True")
         needed = {
-            "critic_model_name": self.has_critics and self.use_separate_critic,
-            "critic_learning_rate": self.has_critics and self.use_separate_critic,
-            "critic_devices": self.has_critics and self.use_separate_critic,
-            "reference_devices": self.reference_kl_enabled,
-        }
-        for name, used in needed.items():
-            if not used and getattr(self, name) is not None:
-                switch = "reference_kl_enabled=True" if name == "reference_devices" else "a separate critic (iac, maac)"
-                raise ConfigError(
-                    f"{name}: has no meaning without {switch}, actually {getattr(self, name)!r}; leave it out"
-                )
-        without = {
-            "reference_kl_coef": (self.reference_kl_enabled, "reference_kl_enabled=True"),
-            "critic_type": (self.has_critics, "critics (iac, maac)"),
-            "value_loss_coef": (self.has_critics, "critics (iac, maac)"),
+            "critic_model_name": separate,
+            "critic_learning_rate": separate,
+            "critic_devices": separate,
+            "critic_type": critics,
+            "value_loss_coef": critics,
             "value_clip_range": (not self.use_separate_critic, "use_separate_critic=False"),
+            "reference_kl_coef": reference,
+            "reference_devices": reference,
         }
-        for name, (used, switch) in without.items():
+        for name, (used, switch) in needed.items():
             if not used and getattr(self, name) != type(self).__dataclass_fields__[name].default:
                 raise ConfigError(
                     f"{name}: has no meaning without {switch}, actually {getattr(self, name)!r}; leave it out"

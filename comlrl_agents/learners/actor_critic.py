@@ -3,8 +3,8 @@
 ``iac``: a critic per agent, a model of its own or a value head on the actor. ``maac``: one critic that reads what all
 agents are asked, its value computed once per joint prompt. One turn: the target is the return, A = target − V,
 normalised over a buffer of two joint responses or more. Every minibatch steps actors and critics once. With critic type
-"q" the value is that of
-the answer given, so that A is what the critic could not foresee; it fades as the critic becomes exact.
+"q" the value is that of the answer given, so that A is what the critic could not foresee; it fades as the critic
+becomes exact.
 
 Logged beside the policy's figures: ``value/loss`` (sum over critics), ``value/mean``, ``value/grad_norm``.
 """

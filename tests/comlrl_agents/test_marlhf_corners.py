@@ -32,15 +32,6 @@ from tests.comlrl_agents.test_policy_learners import critic, groups_of, iac
 from tests.comlrl_agents.test_reward_model import pairs_of, reward_model
 from tests.comlrl_agents.toys import ColourEnv, same_weights, word_model, word_policy, word_tokenizer
 
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("base")
-    word_model(5, layers=2).save_pretrained(folder)
-    word_tokenizer().save_pretrained(folder)
-    return str(folder)
-
-
 # ------------------------------------------------------------------ who is who
 
 

@@ -24,7 +24,7 @@ from comlrl_agents.policy_window import Window
 from comlrl_agents.tracking import Tracker
 from comlrl_env.errors import CheckpointError, ConfigError, TrainingError
 from tests.comlrl_agents.test_policy_learners import groups_of
-from tests.comlrl_agents.toys import ColourEnv, same_weights, word_model, word_policy, word_tokenizer
+from tests.comlrl_agents.toys import ColourEnv, same_weights, word_model, word_policy
 
 SMALL = {
     "agent_learning_rate": 2e-2, "max_new_tokens": 2, "temperature": 1.0, "top_p": 1.0, "top_k": None,
@@ -35,15 +35,6 @@ PREFERENCES = SMALL | {
     "preference_num_candidates": 12, "preference_pairs_per_sample": 8, "reward_learning_rate": 1e-2,
     "reward_train_batch_size": 4, "reward_num_train_epochs": 3, "num_train_epochs": 6, "reward_held_out_share": 0.25,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    """A folder with the model that reward models and critics begin with."""
-    folder = tmp_path_factory.mktemp("base")
-    word_model(5, layers=2).save_pretrained(folder)
-    word_tokenizer().save_pretrained(folder)
-    return str(folder)
 
 
 def team():
