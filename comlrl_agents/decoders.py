@@ -12,24 +12,35 @@ from torch import Tensor, nn
 from comlrl_agents.forward import forward
 from comlrl_agents.head import find_head
 from comlrl_agents.lean import LeanDecoder
-from comlrl_agents.projection import PackedLayers, projection
+from comlrl_agents.projection import PackedLayers, Projected, projection
 from comlrl_agents.tokens import pad
 
 
 class Decoder(Protocol):
     """A batch of rows that grows by one token per step."""
 
-    def __init__(self, model: nn.Module, prompts: Sequence[Sequence[int]], repeat: Sequence[int], steps: int) -> None:
-        """Prefill the distinct ``prompts``; row r of the batch continues prompt ``repeat[r]`` for up to
-        ``steps``.
+    def __init__(
+        self,
+        model: nn.Module,
+        prompts: Sequence[Sequence[int]],
+        repeat: Sequence[int],
+        steps: int,
+        top_k: int | None = None,
+    ) -> None:
+        """Prefill the distinct ``prompts``; row r of the batch continues prompt ``repeat[r]`` for up to ``steps``.
+
+        With ``top_k`` only logits that may be among the k largest of a row are wanted.
         """
         ...
 
     logits: Tensor
-    """What follows each row, (R, V)."""
+    """What follows each row, (R, C); -inf where a row has fewer than others."""
+
+    tokens: Tensor | None
+    """Which token each logit is of, (R, C), in ascending order; None where column v is token v."""
 
     def step(self, tokens: Tensor) -> None:
-        """Append one token (R,) to each row and renew ``logits``."""
+        """Append one token (R,) to each row and renew ``logits`` and ``tokens``."""
         ...
 
     def keep(self, alive: Tensor) -> Tensor:
@@ -40,24 +51,31 @@ class Decoder(Protocol):
 class CachedDecoder:
     """Decoding through the model's own forward pass and transformers' dynamic cache."""
 
-    def __init__(self, model: nn.Module, prompts: Sequence[Sequence[int]], repeat: Sequence[int], steps: int) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        prompts: Sequence[Sequence[int]],
+        repeat: Sequence[int],
+        steps: int,
+        top_k: int | None = None,
+    ) -> None:
         from transformers import DynamicCache
 
         from comlrl_agents.reserved_cache import reserve
 
         self._model, self._head = model, find_head(model)
         if self._head is not None:
-            self._project = projection(self._head.linear, len(repeat), steps)
+            self._project = projection(self._head.linear, len(repeat), steps, top_k)
         self._layers = PackedLayers(model if self._head is None else self._head.backbone, len(repeat), steps)
         device = next(model.parameters()).device
         ids, real = (x.to(device) for x in pad(prompts, "left"))
         self._cache = DynamicCache(config=model.config)  # type: ignore[arg-type]  # a PreTrainedConfig
         positions = (real.cumsum(dim=1) - 1).clamp(min=0)
-        logits = self._forward(ids, real.long(), positions)
+        logits, tokens = self._forward(ids, real.long(), positions)
         rows = torch.tensor(repeat, device=device)
         self._cache.batch_select_indices(rows)
         reserve(self._cache, steps)
-        self.logits = logits[rows]
+        self.logits, self.tokens = logits[rows], None if tokens is None else tokens[rows]
         self._positions = positions[rows, -1:]
         self._width = ids.shape[1]
         self._real = torch.cat([real[rows].long(), real.new_ones((len(rows), steps)).long()], dim=1)
@@ -67,7 +85,7 @@ class CachedDecoder:
         self._width += 1
         self._positions = self._positions + 1
         with self._layers:
-            self.logits = self._forward(tokens[:, None], self._real[:, : self._width], self._positions)
+            self.logits, self.tokens = self._forward(tokens[:, None], self._real[:, : self._width], self._positions)
 
     def keep(self, alive: Tensor) -> Tensor:
         """Drop rows that are not alive."""
@@ -76,10 +94,9 @@ class CachedDecoder:
         self._real, self._positions = self._real[rows], self._positions[rows]
         return rows
 
-    def _forward(self, ids: Tensor, real: Tensor, positions: Tensor) -> Tensor:
+    def _forward(self, ids: Tensor, real: Tensor, positions: Tensor) -> Projected:
         if self._head is None:
-            logits: Tensor = forward(self._model, ids, real, positions, self._cache, last_only=True).logits[:, -1]
-            return logits
+            return forward(self._model, ids, real, positions, self._cache, last_only=True).logits[:, -1], None
         outputs = forward(self._head.backbone, ids, real, positions, self._cache)
         hidden = outputs.last_hidden_state[:, -1]
         return self._project(hidden)

@@ -87,7 +87,7 @@ def _generate_in_batches(
     for batch in _batches(model, rows_of, sampling.max_new_tokens):
         repeat = [at for at, rows in enumerate(batch.values()) for _ in rows]
         places = [row for rows in batch.values() for row in rows]
-        decoder = kind(model, list(batch), repeat, sampling.max_new_tokens)
+        decoder = kind(model, list(batch), repeat, sampling.max_new_tokens, sampler.top_k)
         for row, sample in zip(places, _decode(decoder, sampler, places, eos_ids), strict=True):
             samples[row] = sample
     return samples
@@ -96,9 +96,7 @@ def _generate_in_batches(
 def _decode(decoder: Decoder, sampler: Sampler, numbers: list[int], eos_ids: Collection[int]) -> list[Sampled]:
     """Decode one batch; ``numbers`` are the rows' places in the sampler's random numbers."""
     steps, device = sampler.sampling.max_new_tokens, decoder.logits.device
-    size = decoder.logits.shape[1]
-    is_eos = torch.zeros(size, dtype=torch.bool, device=device)
-    is_eos[[token for token in eos_ids if token < size]] = True
+    ends = torch.tensor(sorted(eos_ids), dtype=torch.long, device=device)
     out = torch.zeros((len(numbers), steps), dtype=torch.long, device=device)
     lengths = torch.full((len(numbers),), steps, device=device)
     finished = torch.zeros(len(numbers), dtype=torch.bool, device=device)
@@ -112,8 +110,10 @@ def _decode(decoder: Decoder, sampler: Sampler, numbers: list[int], eos_ids: Col
                 "its weights have diverged or were damaged: lower the learning rate, or load an earlier checkpoint"
             )
         tokens = sampler.draw(logits, step, number[rows])
+        if decoder.tokens is not None:
+            tokens = decoder.tokens.gather(1, tokens[:, None])[:, 0]
         out[rows, step] = tokens
-        ended = is_eos[tokens] & alive
+        ended = torch.isin(tokens, ends) & alive
         if bool(ended.any()):
             finished[rows[ended]] = True
             lengths[rows[ended]] = step + 1
@@ -127,8 +127,8 @@ def _decode(decoder: Decoder, sampler: Sampler, numbers: list[int], eos_ids: Col
                 alive = torch.ones_like(rows, dtype=torch.bool)
         if step + 1 < steps:
             decoder.step(tokens)
-    ids, ends = out.tolist(), finished.tolist()
-    return [(row[:length], end) for row, length, end in zip(ids, lengths.tolist(), ends, strict=True)]
+    rows_of_tokens = zip(out.tolist(), lengths.tolist(), finished.tolist(), strict=True)
+    return [(ids[:length], end) for ids, length, end in rows_of_tokens]
 
 
 def _batches(

@@ -36,8 +36,13 @@ class Sampler:
             ]
             self._uniforms = 1.0 - torch.cat(drawn, dim=1)
 
+    @property
+    def top_k(self) -> int | None:
+        """How many of the largest logits can be drawn; None: all."""
+        return 1 if self.greedy else self.sampling.top_k
+
     def draw(self, logits: Tensor, step: int, rows: Tensor) -> Tensor:
-        """Tokens (R,) for the float32 ``logits`` (R, V) of the rows with these numbers."""
+        """Columns (R,) of the float32 ``logits`` (R, C) of the rows with these numbers."""
         if self.greedy:
             return logits.argmax(dim=-1)
         uniforms = self._uniforms[step, rows, None]

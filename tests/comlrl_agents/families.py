@@ -28,6 +28,10 @@ def family(name: str, vocabulary: int = 24) -> Any:
         model: Any = transformers.LlamaForCausalLM(transformers.LlamaConfig(**common, tie_word_embeddings=True))
     elif name == "qwen2":
         model = transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**common))
+    elif name == "qwen3":
+        model = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**common, head_dim=8))
+    elif name == "mistral":
+        model = transformers.MistralForCausalLM(transformers.MistralConfig(**common, sliding_window=5))
     elif name == "gpt2":
         model = transformers.GPT2LMHeadModel(
             transformers.GPT2Config(

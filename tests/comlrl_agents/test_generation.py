@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from comlrl_agents import decoders, generation, sampler
+from comlrl_agents import decoders, generation, lean, lean_layer, sampler
 from comlrl_agents import projection as projection_module
 from comlrl_agents.decoders import CachedDecoder, find_decoder
 from comlrl_agents.generation import generate
@@ -39,8 +39,10 @@ def reference_probs(logits, sampling):
     [
         ("llama", LeanDecoder),
         ("qwen2", LeanDecoder),
+        ("qwen3", LeanDecoder),
+        ("mistral", LeanDecoder),
+        ("gemma3", LeanDecoder),
         ("gpt2", CachedDecoder),
-        ("gemma3", CachedDecoder),
         ("gemma2", CachedDecoder),
         ("mamba", None),
     ],
@@ -63,7 +65,7 @@ def test_greedy_equals_the_models_own_generate(name, kind):
         assert pair == [(expected, expected[-1] in EOS)] * 2
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3"])
+@pytest.mark.parametrize("name", ["llama", "gemma3", "gemma2"])
 @pytest.mark.parametrize(
     "sampling", [Sampling(2, 1.0, 1.0, None), Sampling(2, 0.7, 0.8, None), Sampling(2, 1.5, 0.9, 4)]
 )
@@ -139,26 +141,44 @@ def test_candidates_are_the_largest(size):
 )
 def test_every_way_to_project_gives_the_same_logits(bias, rows, steps, width):
     linear = torch.nn.Linear(16, width, bias=bias)
-    project = projection(linear, rows, steps)
+    project = projection(linear, rows, steps, None)
     for count in (rows, 1):  # rows end
         hidden = torch.randn(count, 16, generator=seeded())
-        torch.testing.assert_close(project(hidden), linear(hidden))
+        logits, tokens = project(hidden)
+        torch.testing.assert_close(logits, linear(hidden))
+        assert tokens is None
 
 
-@pytest.mark.parametrize("name", ["gemma3", "gemma2"])  # with and without a head that can be taken apart
+@pytest.mark.parametrize("name", ["gemma2", "gpt2"])  # without and with a head that can be taken apart
 def test_layers_laid_out_anew_change_nothing_and_leave_nothing_behind(name, monkeypatch):
     model = family(name)
     expected = generate(model, PROMPTS, 4, GREEDY, EOS, seeded())
+    made = count_laid_out(monkeypatch, projection_module)
     monkeypatch.setattr(projection_module, "_LARGE", 1)
-    made = []
-    packed = projection_module._packed
-    monkeypatch.setattr(projection_module, "_packed", lambda *given: made.append(1) or packed(*given))
     assert generate(model, PROMPTS, 4, GREEDY, EOS, seeded()) == expected
-    assert made
+    assert bool(made) == (name == "gemma2")  # GPT-2 has no linear layers, but convolutions
     assert not any("forward" in vars(module) for module in model.modules())
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3", "mamba"])
+@pytest.mark.parametrize(("copies", "laid_out"), [(1, False), (4, True)])
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "mistral", "gemma3"])
+def test_lean_decoding_of_large_models_multiplies_otherwise_and_gives_the_same(name, copies, laid_out, monkeypatch):
+    model, prompts = family(name), PROMPTS[:3]
+    expected = generate(model, prompts, copies, GREEDY, EOS, seeded())
+    monkeypatch.setattr(lean, "_MOST_PARAMETERS", 0)
+    made = count_laid_out(monkeypatch, lean_layer)
+    assert generate(model, prompts, copies, GREEDY, EOS, seeded()) == expected
+    assert bool(made) == laid_out
+
+
+def count_laid_out(monkeypatch, module):
+    made = []
+    packed = module.packed
+    monkeypatch.setattr(module, "packed", lambda *given: made.append(1) or packed(*given))
+    return made
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3", "gemma2", "mamba"])
 def test_the_generator_is_all_the_randomness(name):
     model = family(name)
     torch.manual_seed(1)
@@ -169,7 +189,7 @@ def test_the_generator_is_all_the_randomness(name):
     assert first[0] != first[3]  # the same prompt twice, other random numbers
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3"])
+@pytest.mark.parametrize("name", ["llama", "gemma3", "gemma2"])
 def test_a_sample_does_not_depend_on_rows_that_end(name):
     """Without EOS the same random numbers must give answers that begin as the ended ones did."""
     model = family(name)
@@ -188,22 +208,23 @@ def test_a_sample_does_not_depend_on_rows_that_end(name):
     assert len(lengths) > 5
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3"])
+@pytest.mark.parametrize("name", ["llama", "gemma3", "gemma2"])
 def test_little_memory_means_several_batches_and_the_same_samples(name, monkeypatch):
     expected = generate(family(name), PROMPTS, 3, FREE, EOS, seeded(6))
     monkeypatch.setattr(generation, "CACHE_BYTES", 1)
     assert generate(family(name), PROMPTS, 3, FREE, EOS, seeded(6)) == expected
 
 
-def test_each_distinct_prompt_is_read_once(monkeypatch):
-    model, read = family("gemma3"), []
+@pytest.mark.parametrize(("name", "reads"), [("gemma2", [(3, 9), (24, 1), (24, 1)]), ("gemma3", [(3, 9)])])
+def test_each_distinct_prompt_is_read_once(name, reads):
+    model, read = family(name), []
     find_decoder(model)
     hook = model.model.register_forward_pre_hook(
         lambda _module, _args, kwargs: read.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )
     generate(model, PROMPTS, 6, Sampling(3, 1.0, 1.0, None), (), seeded())
     hook.remove()
-    assert read == [(3, 9), (24, 1), (24, 1)]
+    assert read == reads
 
 
 def test_the_fall_back_takes_nothing_from_the_checkpoint(monkeypatch):

@@ -1,0 +1,115 @@
+import pytest
+import torch
+
+from comlrl_agents import screen as screen_module
+from comlrl_agents.generation import generate
+from comlrl_agents.projection import projection
+from comlrl_agents.screen import Screen, can_screen
+from comlrl_agents.types import Sampling
+
+pytestmark = pytest.mark.skipif(not can_screen(torch.empty(1 << 14, 8), 1), reason="no products in bfloat16 here")
+SIZE, FEATURES = 20_011, 48  # not a multiple of the block
+
+
+def drawn(rows=5, scale=1.0, seed=0):
+    source = torch.Generator().manual_seed(seed)
+    weight = scale * torch.randn(SIZE, FEATURES, generator=source)
+    return weight, torch.randn(rows, FEATURES, generator=source)
+
+
+def the_largest(weight, hidden, k):
+    """(tokens, logits) of each row's k largest, in float64."""
+    logits = hidden.double() @ weight.double().T
+    values, tokens = logits.topk(k, dim=1)
+    return [dict(zip(*pair, strict=True)) for pair in zip(tokens.tolist(), values.tolist(), strict=True)]
+
+
+def check(weight, hidden, k):
+    logits, tokens = Screen(weight, k)(hidden)
+    assert tokens is not None
+    for row, expected in enumerate(the_largest(weight, hidden, k)):
+        real = logits[row] > float("-inf")
+        own = tokens[row][real].tolist()
+        assert own == sorted(set(own))
+        found = dict(zip(own, logits[row][real].tolist(), strict=True))
+        assert set(expected) <= set(found)
+        for token, value in expected.items():
+            assert found[token] == pytest.approx(value, rel=1e-5, abs=1e-5)
+    return logits
+
+
+@pytest.mark.parametrize("k", [1, 7, 50])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_the_largest_are_all_there_with_their_exact_logits(rows, k):
+    logits = check(*drawn(rows), k)
+    assert logits.shape[1] < 40 * k + 100
+
+
+@pytest.mark.parametrize("offset", [-300.0, -3.0, 3.0, 300.0])
+def test_rounding_of_large_logits_hides_none(offset):
+    """Logits far from 0 are coarse in bfloat16: at 300 they stand 2 apart."""
+    weight, hidden = drawn()
+    weight[:, 0], hidden[:, 0] = offset / 10, 10.0
+    logits, tokens = Screen(weight, 20)(hidden)
+    if tokens is None:
+        torch.testing.assert_close(logits, hidden @ weight.T)
+    else:
+        check(weight, hidden, 20)
+
+
+def test_logits_that_differ_by_less_than_bfloat16_can_tell():
+    """One block of tokens is a hair better than all others; rounded they are the same."""
+    source = torch.Generator().manual_seed(1)
+    hidden = torch.randn(3, FEATURES, generator=source)
+    weight = 0.1 * torch.randn(SIZE, FEATURES, generator=source)
+    weight[1000:1200] = hidden.sum(0) * (1 + 1e-5 * torch.arange(200)[:, None])
+    check(weight, hidden, 10)
+
+
+def test_where_bfloat16_can_tell_nothing_all_logits_are_given():
+    weight, hidden = drawn(scale=1e-7)
+    weight[:, 0], hidden[:, 0] = 1.0, 100.0
+    logits, tokens = Screen(weight, 20)(hidden)
+    assert tokens is None
+    torch.testing.assert_close(logits, hidden @ weight.T)
+
+
+@pytest.mark.parametrize("where", ["weight", "one row"])
+def test_what_is_no_number_is_not_hidden(where):
+    weight, hidden = drawn()
+    (weight if where == "weight" else hidden)[3, 2] = float("nan")
+    logits, _ = Screen(weight, 5)(hidden)
+    assert bool(logits.sum().isnan())
+
+
+def test_it_is_taken_where_it_can_be():
+    plain, biased = (torch.nn.Linear(FEATURES, SIZE, bias=bias) for bias in (False, True))
+    assert isinstance(projection(plain, 8, 32, 50), Screen)
+    for linear, rows, steps, top_k in (
+        (biased, 8, 32, 50),
+        (plain, 8, 32, None),
+        (plain, 8, 32, 129),
+        (plain, 8, 2, 50),
+        (plain, 500, 32, 50),
+        (torch.nn.Linear(FEATURES, 1000, bias=False), 8, 32, 50),
+    ):
+        assert not isinstance(projection(linear, rows, steps, top_k), Screen)
+
+
+@pytest.mark.parametrize(
+    "sampling", [Sampling(16, 0.0, 1.0, None), Sampling(16, 1.2, 0.9, 20), Sampling(16, 1.0, 1.0, 3)]
+)
+def test_answers_are_those_of_all_logits(sampling, monkeypatch):
+    """Columns stand in the order of the tokens either way, so the same random numbers give the same tokens."""
+    from tests.comlrl_agents.families import family
+
+    model = family("gemma3", 1 << 14)
+    prompts = [[5, 9, 4, 7], [3]]
+    used = []
+    screened = Screen.__call__
+    monkeypatch.setattr(Screen, "__call__", lambda self, hidden: used.append(1) or screened(self, hidden))
+    narrow = generate(model, prompts, 4, sampling, {2}, torch.Generator().manual_seed(0))
+    assert used
+    monkeypatch.setattr(screen_module, "_MOST_BLOCKS", 0)
+    monkeypatch.setattr("comlrl_agents.sampler._SMALL_VOCABULARY", 1 << 20)
+    assert generate(model, prompts, 4, sampling, {2}, torch.Generator().manual_seed(0)) == narrow
