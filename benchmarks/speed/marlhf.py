@@ -16,7 +16,7 @@ BENCH = Bench(
         "G": {"items": 2, "candidates": 4, "pairs_per_item": 2, "generations": 4, "reward_batch": 1},
     },
     targets={"S": 3.0, "G": 6.0},
-    turns={"S": 5, "G": 1},
+    turns={"S": 5, "G": 3},
     amount=lambda job: 1,
     notes={
         "ours": "with logging, TensorBoard, drift and held-out figures and the task's reward beside the learned one; "
