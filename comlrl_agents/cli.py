@@ -60,7 +60,9 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in output_dir, with its own keys where none are given.")
     ] = False,
-    show_keys: Annotated[bool, typer.Option("--keys", help="List ALGO's keys and defaults, and stop.")] = False,
+    show_keys: Annotated[
+        bool, typer.Option("--keys", help="List ALGO's keys with defaults and meaning, and stop.")
+    ] = False,
 ) -> None:
     """Train a team on an environment.
 

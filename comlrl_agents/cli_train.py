@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -57,12 +58,17 @@ def find_algorithm(name: str) -> Algorithm:
 
 
 def describe_keys(name: str) -> str:
-    """Every key of an algorithm with its default."""
+    """Every key of an algorithm with its default, and below it what it does."""
     chosen = find_algorithm(name)
     defaults = config.to_mapping(chosen.config_class()(**chosen.fixed))
-    run = [f"{key}=" for key in RUN_KEYS]
-    fields = (f"{key}={config_text(value)}" for key, value in defaults.items() if key not in chosen.fixed)
-    return "\n".join([*run, *fields])
+    shown = {f"{key}=": text for key, text in RUN_KEYS.items()}
+    texts = config.descriptions(chosen.config_class())
+    shown |= {f"{key}={config_text(value)}": texts[key] for key, value in defaults.items() if key not in chosen.fixed}
+    blank = " " * 4
+    return "\n".join(
+        f"{key}\n{textwrap.fill(text, 100, initial_indent=blank, subsequent_indent=blank)}"
+        for key, text in shown.items()
+    )
 
 
 def config_text(value: Any) -> str:

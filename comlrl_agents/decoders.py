@@ -2,7 +2,7 @@
 repeated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -105,20 +105,31 @@ class CachedDecoder:
 def find_decoder(model: nn.Module) -> type[Decoder] | None:
     """The fastest decoder that is right for this model; None when only the model's own ``generate`` is.
 
-    Tried out once per model on two prompts of different length against the forward pass without a cache.
+    Tried out once per model, and again when its device, number format or hooks change, on two prompts of different
+    length against the forward pass without a cache.
     """
-    if model not in _known:
-        _known[model] = next((kind for kind in (LeanDecoder, CachedDecoder) if _agrees(model, kind)), None)
-    return _known[model]
+    known, state = _known.setdefault(model, {}), _state(model)
+    if state not in known:
+        known[state] = next((kind for kind in (LeanDecoder, CachedDecoder) if _agrees(model, kind)), None)
+    return known[state]
 
 
-_known: "WeakKeyDictionary[nn.Module, type[Decoder] | None]" = WeakKeyDictionary()
+_known: "WeakKeyDictionary[nn.Module, dict[Hashable, type[Decoder] | None]]" = WeakKeyDictionary()
+
+
+def _state(model: nn.Module) -> Hashable:
+    """What may change in a model so that another decoder is right for it."""
+    weight = next(model.parameters())
+    device = weight.device.type
+    autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    hooks = [hook for module in model.modules() for hook in (*module._forward_hooks, *module._forward_pre_hooks)]
+    return device, weight.dtype, autocast, tuple(hooks)
 
 
 def inherit_decoder(model: nn.Module, twin: nn.Module) -> None:
     """What :func:`find_decoder` knows of ``model`` holds for ``twin``, a copy of it."""
     if model in _known:
-        _known[twin] = _known[model]
+        _known[twin] = dict(_known[model])
 
 
 @torch.no_grad()

@@ -18,7 +18,13 @@ import yaml
 from comlrl_agents.config import unknown_name
 from comlrl_env.errors import ConfigError
 
-RUN_KEYS = ("env", "agents", "tokenizer", "output_dir", "pairs")
+RUN_KEYS = {
+    "env": "Id of an environment (comlrl envs), or package.module:Class; env.NAME= is an argument of it.",
+    "agents": "tiny, a model id or folder for all agents, or one each: a,b.",
+    "tokenizer": "Where the agents' tokenizers are; without it beside the models.",
+    "output_dir": "Folder of the run.",
+    "pairs": "Folder of pairs to learn from instead of collecting.",
+}
 LISTS = (
     "agents", "tokenizer", "agent_devices", "report_to", "comparator_agents", "comparator_devices",
     "critic_model_name", "critic_devices", "reference_devices",

@@ -5,28 +5,35 @@ Read in bfloat16 it is half of that, and what rounding can have done to a logit 
 the largest are computed once more in float32, the others cannot.
 """
 
+from functools import cache
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 _BLOCK = 64
 
-_RESULT = 2.0**-9 * (1 + 2.0**-8)
-"""What rounding a number to bfloat16 does to it at most, relative to the rounded one."""
+_ROUNDED = 2.0**-9
+"""What rounding a number to bfloat16 does to it at most, relative to it."""
 
-_FACTORS = 2 * 2.0**-9 + 2.0**-14
-"""What a product of two rounded vectors is off at most, relative to the product of their norms: two roundings, by
-Cauchy and Schwarz, their product, and what sums in float32 lose, at a thousand features less than 2⁻¹⁴."""
+_RESULT = _ROUNDED / (1 - _ROUNDED)
+"""The same, relative to the rounded number."""
 
 _MOST_BLOCKS = 256
 """From so many blocks per row on that may hold one of the largest, all logits are computed in float32 instead."""
 
 
 def can_screen(weight: Tensor, top_k: int) -> bool:
-    """Whether this CPU multiplies in bfloat16, and ``top_k`` is few enough to look for."""
-    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
-    few = 1 <= top_k <= min(_MOST_BLOCKS // 2, len(weight) // _BLOCK)
-    return few and supported is not None and bool(supported())
+    """Whether this CPU is fast at products in bfloat16, and ``top_k`` is few enough to look for."""
+    return 1 <= top_k <= min(_MOST_BLOCKS // 2, len(weight) // _BLOCK) and _is_fast_here()
+
+
+@cache
+def _is_fast_here() -> bool:
+    """Whether there are instructions for it: made up of others it takes thrice the time of float32."""
+    by_library = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
+    by_processor = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+    return all(asked is not None and bool(asked()) for asked in (by_library, by_processor))
 
 
 class Screen:
@@ -41,7 +48,9 @@ class Screen:
         self._rough = torch.empty((-(-size // _BLOCK) * _BLOCK, features), dtype=torch.bfloat16)
         self._rough[:size] = weight
         self._rough[size:] = 0.0
-        self._largest_norm = torch.linalg.vector_norm(weight, dim=1).max()
+        # Two roundings, by Cauchy and Schwarz, what they have in common, and a rounding per sum in float32.
+        factors = 2 * _ROUNDED + _ROUNDED**2 + 1.01 * features * 2.0**-24
+        self._error = factors * torch.linalg.vector_norm(weight, dim=1).max()
 
     def __call__(self, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
         """Logits (R, C), filled up with -inf, and their tokens in ascending order (R, C); or all of them, and None."""
@@ -69,7 +78,7 @@ class Screen:
         m is the k-th largest maximum of a block, k logits are m − |m|·u − e or more, so for one of the largest
         a + |a|·u + e must reach that.
         """
-        error = _FACTORS * self._largest_norm * torch.linalg.vector_norm(hidden, dim=1)
+        error = self._error * torch.linalg.vector_norm(hidden, dim=1)
         kth = maxima.topk(self._top_k, dim=1).values[:, -1]
         reach = kth - kth.abs() * _RESULT - 2 * error
         return torch.where(reach >= 0, reach / (1 + _RESULT), reach / (1 - _RESULT))

@@ -4,7 +4,7 @@ Below this package nothing sees a flat configuration: ``sampling``, ``loss``, ``
 ``comparator`` hand out the small typed parts.
 """
 
-from comlrl_agents.config.fields import from_mapping, to_mapping, unknown_name
+from comlrl_agents.config.fields import descriptions, from_mapping, to_mapping, unknown_name
 from comlrl_agents.config.madpo import MADPOConfig, MADPOIterConfig
 from comlrl_agents.config.marlhf import MARLHFConfig, MARLHFIterConfig
 from comlrl_agents.config.policy import PolicyFields, RLConfig
@@ -22,6 +22,7 @@ __all__ = [
     "PreferenceConfig",
     "RLConfig",
     "TeamConfig",
+    "descriptions",
     "from_mapping",
     "to_mapping",
     "unknown_name",

@@ -22,23 +22,38 @@ class ApiFields(PreferenceConfig):
     """Where a remote model is and how it is spoken to."""
 
     comparator_api_url: str | None = None
+    """Where the remote model is asked."""
     comparator_api_format: Literal["generic", "openai", "anthropic", "openai_responses", "responses", "codex"] = (
         "generic"
     )
+    """How it is spoken to; responses and codex are other names of openai_responses."""
     comparator_api_model: str | None = None
+    """Its name there."""
     comparator_api_key_env: str | None = None
+    """Environment variable that holds its key."""
     comparator_api_key: str | None = secret()
+    """The key itself; it goes into no file."""
     comparator_api_headers: dict[str, str] | None = secret()  # noqa: RUF009 - a dataclass field
+    """More headers of every request; they go into no file."""
     comparator_api_key_header: str = "Authorization"
+    """Header that the key is sent in."""
     comparator_api_key_prefix: str | None = "Bearer"
+    """What stands before the key."""
     comparator_api_timeout: float = 120.0
+    """Seconds that a request may take in all."""
     comparator_api_max_n_per_request: int | None = None
+    """With openai: most answers asked for at once."""
     comparator_api_response_field: str = "completions"
+    """With generic: where the answers are in the response."""
     comparator_api_extra_body: dict[str, Any] | None = None
+    """More fields of every request; null takes one of ours away."""
     # Ours
     comparator_api_max_concurrency: int = 8
+    """Requests under way at the same time."""
     comparator_api_max_retries: int = 4
+    """Attempts after one that failed for a passing reason."""
     comparator_api_cache_dir: str | None = None
+    """Folder that keeps answers for later runs; none keeps none."""
 
     @classmethod
     def ranges(cls) -> dict[str, tuple[float, float]]:

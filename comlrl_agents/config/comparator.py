@@ -29,13 +29,22 @@ class ComparatorFields(ApiFields):
     compares = True
 
     comparator_policy: ComparatorPolicy = "current"
+    """Who answers on the other side of each comparison: the team, a copy of it on other devices, other models, the
+    team of an earlier round, or a remote model."""
     comparator_num_candidates: int | None = None
+    """Joint responses of the other side per item; none takes preference_num_candidates."""
     comparator_model_name: str | None = None
+    """With model: one model for all roles, or a scripted player such as player:gold."""
     comparator_agents: list[str] | None = None
+    """With model: one model per role."""
     comparator_history_k: int = 1
+    """With history: how many rounds back."""
     comparator_devices: str | list[str] | None = None
+    """A device for all models of the other side, or one each."""
     comparator_generation_mode: Literal["decentralized", "centralized"] = "decentralized"
+    """Centralized: one model of the other side writes the answers of all roles in one text."""
     comparator_centralized_agent_index: int = 0
+    """With centralized: the role whose model writes."""
 
     @classmethod
     def ranges(cls) -> dict[str, tuple[float, float]]:

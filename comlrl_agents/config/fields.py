@@ -1,7 +1,11 @@
 """Checked fields: a frozen dataclass whose values are refused at construction, and its way from and to plain data."""
 
+import ast
 import difflib
+import inspect
+import itertools
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Mapping
@@ -85,6 +89,25 @@ class CheckedFields:
             empty = typing.get_origin(hint) is list and str(value).lower() in ("none", "null")
             way_out = "; write [] for none at all" if empty else ""
             raise ConfigError(f"{name}: {_expected(hint)}, actually {self.shown(name)}{way_out}")
+
+
+def descriptions(cls: type[CheckedFields]) -> dict[str, str]:
+    """What stands below each field in the source: one sentence by name, with the choices where the type lists them."""
+    found = {}
+    for owner in reversed(cls.__mro__):
+        if not issubclass(owner, CheckedFields):
+            continue
+        (defined,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        assert isinstance(defined, ast.ClassDef)
+        for here, below in itertools.pairwise(defined.body):
+            if isinstance(here, ast.AnnAssign) and isinstance(below, ast.Expr):
+                found[ast.unparse(here.target)] = " ".join(ast.literal_eval(below.value).split())
+    for name, hint in typing.get_type_hints(cls).items():
+        parts = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+        choices = [str(c) for part in parts if typing.get_origin(part) is Literal for c in typing.get_args(part)]
+        if len(choices) > 1:
+            found[name] += f" One of {', '.join(choices)}."
+    return found
 
 
 def from_mapping(cls: type[FieldsT], values: Mapping[str, Any]) -> FieldsT:

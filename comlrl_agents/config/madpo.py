@@ -18,13 +18,20 @@ class MADPOConfig(PreferenceConfig):
     """Direct preference optimisation of a team; one collection, then ``num_train_epochs`` over its pairs."""
 
     dpo_beta: float = 0.1
+    """How hard a margin is pushed: the loss is −log σ(beta · margin)."""
     # Ours: variants of the loss, all off by default
     loss_type: Literal["sigmoid", "ipo"] = "sigmoid"
+    """sigmoid, or the squared distance of the margin from a target (IPO)."""
     label_smoothing: float = 0.0
+    """Share of pairs whose label is taken to be wrong."""
     target_margin: float = 0.0
+    """Margin that the sigmoid loss asks for."""
     length_normalization: bool = False
+    """Margins of mean log-probabilities per token instead of sums."""
     winner_term_weight: float = 0.0
+    """Weight of the winner's own negative log-probability, which keeps the language."""
     reference_anchored: bool = False
+    """Margins relative to those of the initial weights, as in DPO."""
 
     @classmethod
     def ranges(cls) -> dict[str, tuple[float, float]]:

@@ -22,16 +22,24 @@ class MARLHFConfig(PolicyFields, PreferenceConfig):
     """
 
     reward_model_name: str | None = None
+    """Model whose body every fit begins with, or a saved reward model, head included; none takes agent 0's."""
     reward_model_device: str | None = None
+    """None takes that of agent 0."""
     reward_learning_rate: float = 1e-5
+    """AdamW's learning rate for the reward model."""
     reward_num_train_epochs: int = 1
+    """Passes over the pairs of a fit."""
     reward_train_batch_size: int = 1
+    """Pairs per update of the reward model."""
     reward_max_length: int | None = None
+    """Most tokens of a joint text, longer ones are cut; none takes the model's context."""
     reward_freeze_backbone: bool = False
-    # Ours: the share of items whose pairs only measure the fit, and how many joint responses per logged line are
-    # scored by the task too, beside the learned reward. Neither is learned from.
+    """Learn the head alone."""
+    # Ours; neither is learned from
     reward_held_out_share: float = 0.1
+    """Share of the items whose pairs only measure the fit."""
     task_reward_samples: int = 8
+    """Joint responses per logged line that the task scores too, beside the learned reward; 0 is none."""
 
     @classmethod
     def ranges(cls) -> dict[str, tuple[float, float]]:
@@ -76,3 +84,4 @@ class MARLHFIterConfig(IterConfig, MARLHFConfig):
     num_train_epochs: int = 2
     reward_num_train_epochs: int = 2
     preference_scoring_reward: Literal["task", "reward_model"] = "task"
+    """Who labels new comparisons: the task, or from the second round on the reward model of the round before."""

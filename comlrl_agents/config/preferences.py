@@ -23,9 +23,14 @@ class PreferenceConfig(TeamConfig):
     compares = False
 
     preference_num_candidates: int = 80
+    """Joint responses that are sampled and scored for each item."""
     preference_pairs_per_sample: int | None = 16
+    """Most pairs that are kept of an item; none keeps all."""
     pair_selection: PairSelection = "reward_gap"
+    """Which pairs of an item's candidates are kept: those with the largest gaps in reward, any, all, or many different
+    candidates; comparator_reward: the team's against the other side's."""
     environment_steps_per_pair: int = 2
+    """Factor of a logged count that the reference library has; nothing else uses it."""
 
     @classmethod
     def ranges(cls) -> dict[str, tuple[float, float]]:

@@ -18,16 +18,24 @@ class IterConfig(ComparatorFields):
     """What the iterative trainers add: rounds, a comparator, a replay buffer."""
 
     num_iterations: int = 6
+    """Rounds of collection and training."""
     num_train_epochs: int = 1
     preference_num_candidates: int = 20
     preference_pairs_per_sample: int | None = 4
     pair_selection: PairSelection = "comparator_reward"
     preference_replay_mode: Literal["current", "nearest_k", "all_history", "lambda_decay"] = "current"
+    """Pairs that a round trains on: its own, or drawn from the latest k rounds, from all, or from all with later ones
+    likelier."""
     preference_replay_k: int | None = None
+    """With nearest_k: of how many of the latest rounds."""
     preference_replay_lambda: float | None = None
+    """With lambda_decay: a round weighs this to the power of its age in rounds."""
     preference_replay_sample_size: int | None = None
+    """Pairs drawn from the stored rounds; none draws as many as the latest one has."""
     preference_replay_dir: str | None = None
+    """Folder of the stored pairs; none takes the one inside output_dir."""
     policy_checkpoint_dir: str | None = None
+    """Folder of the team's weights of earlier rounds; none takes the one inside output_dir."""
 
     @classmethod
     def ranges(cls) -> dict[str, tuple[float, float]]:

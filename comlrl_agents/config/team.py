@@ -16,41 +16,73 @@ if typing.TYPE_CHECKING:
 
 @dataclass(kw_only=True, frozen=True)
 class TeamConfig(CheckedFields):
-    """What every trainer needs to know; see ALGORITHMS 14 for each field."""
+    """What every trainer needs to know."""
 
     num_agents: int = 2
+    """Agents in the team."""
     num_train_epochs: int = 20
+    """Passes over the pairs of a round, or in policy learning over its items."""
     agent_learning_rate: float = 5e-6
+    """AdamW's learning rate for the agents."""
     max_new_tokens: int = 256
+    """Most tokens of an answer; one that is cut there is marked as such."""
     temperature: float = 0.6
+    """Of the team's sampling; 0 is greedy."""
     top_p: float = 0.6
+    """Draw from the likeliest tokens that together have this probability; 1 is all."""
     top_k: int | None = 50
+    """Draw from so many of the likeliest tokens; none is all."""
     train_batch_size: int | None = None
+    """Pairs per update, or in policy learning items per update; none takes rollout_buffer_size."""
     rollout_buffer_size: int = 2
+    """Items whose answers are sampled and scored before policies learn from them."""
     num_turns: int = 1
+    """Turns of an episode that are trained on; 1 so far."""
     joint_mode: Literal["aligned"] = "aligned"
+    """Candidate k of every agent forms joint response k."""
     collaboration_mode: Literal["decentralized", "centralized"] = "decentralized"
+    """Every agent answers for itself, or one model writes the answers of all roles in one text."""
     parallel_training: Literal["none", "mp"] = "none"
+    """mp: agents work at the same time, each on its device in agent_devices."""
     agent_devices: str | list[str] | None = None
+    """A device for all agents, or one each; none picks one."""
     eval_interval: int = 16
+    """Evaluate after so many updates from pairs, or in policy learning after so many training items."""
     eval_num_samples: int = 4
+    """Items of an evaluation, the same ones each time."""
     eval_batch_size: int = 1
+    """Items that are evaluated at a time."""
     logging_steps: int = 50
+    """Updates whose mean makes one logged line."""
     # Ours
     seed: int = 0
+    """Of all randomness of the run."""
     items_per_round: int | None = None
+    """Items of a round; none takes all of the environment's."""
     max_grad_norm: float | None = 1.0
+    """Clip each model's gradient to this norm; none does not."""
     lr_scheduler_type: Literal["constant", "linear", "cosine"] = "constant"
+    """How the agents' learning rate falls over the run."""
     warmup_steps: int = 0
+    """Updates over which the agents' learning rate rises at the start."""
     gradient_checkpointing: bool = False
+    """Compute layers again in the backward pass: less memory, more time."""
     dtype: Literal["float32", "bfloat16"] | None = None
+    """What models compute in; weights in training stay float32. None: bfloat16 on GPUs that have it, else float32."""
     micro_batch_tokens: int | None = None
+    """Most tokens of one forward and backward pass: less memory, the same gradient."""
     score_final_token: bool = True
+    """Whether the last token of an answer, its EOS mostly, counts in log-probabilities."""
     use_chat_template: bool | None = None
+    """Whether prompts go through the tokenizer's chat template; none: where it has one."""
     drift_samples: int = 16
+    """Answers of each agent whose log-probability under the initial weights is logged as its drift; 0 is none."""
     checkpoint_interval: int = 1
+    """Write a checkpoint after so many epochs or rounds."""
     checkpoint_total_limit: int | None = 2
+    """Checkpoints that stay; none keeps all."""
     report_to: list[str] = field(default_factory=lambda: ["tensorboard", "console"])
+    """Where figures go: tensorboard, console; none is silent."""
 
     @classmethod
     def ranges(cls) -> dict[str, tuple[float, float]]:

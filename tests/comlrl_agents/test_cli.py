@@ -175,6 +175,8 @@ def test_keys_lists_what_can_be_set():
     assert "num_iterations=6" in lines
     assert "report_to=tensorboard,console" in lines
     assert "preference_replay_k=none" in lines
+    assert lines[lines.index("num_iterations=6") + 1] == "    Rounds of collection and training."
+    assert "One of sigmoid, ipo." in lines[lines.index("loss_type=sigmoid") + 1]
 
 
 # Envs and check

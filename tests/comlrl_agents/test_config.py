@@ -6,7 +6,15 @@ import sys
 import numpy as np
 import pytest
 
-from comlrl_agents.config import MADPOConfig, MADPOIterConfig, from_mapping, to_mapping
+from comlrl_agents.config import (
+    MADPOConfig,
+    MADPOIterConfig,
+    MARLHFIterConfig,
+    RLConfig,
+    descriptions,
+    from_mapping,
+    to_mapping,
+)
 from comlrl_env.errors import ConfigError
 
 
@@ -196,3 +204,11 @@ def test_numbers_of_numpy_become_plain_ones():
 def test_no_sinks_at_all_has_two_spellings():
     for nothing in ("none", "None", None, []):
         assert from_mapping(MADPOConfig, {"report_to": nothing}).report_to == []
+
+
+@pytest.mark.parametrize("kind", [MADPOIterConfig, MARLHFIterConfig, RLConfig])
+def test_every_field_says_what_it_does(kind):
+    texts = descriptions(kind)
+    assert set(texts) == set(kind.__dataclass_fields__)
+    assert all(text[0].isupper() or text.startswith(("mp:", "sigmoid")) for text in texts.values())
+    assert all(text.endswith(".") for text in texts.values())

@@ -65,6 +65,30 @@ def test_greedy_equals_the_models_own_generate(name, kind):
         assert pair == [(expected, expected[-1] in EOS)] * 2
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("most", [0, 30_000_000])
+@pytest.mark.parametrize(("copies", "steps"), [(1, 12), (4, 20)])  # few rows, and enough to lay weights out anew
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "mistral", "gemma3"])
+def test_lean_logits_are_the_models_own(name, copies, steps, most, monkeypatch):
+    """Over the whole window and beyond it, with prompts of several lengths, while rows end until few are left."""
+    monkeypatch.setattr(lean, "_MOST_PARAMETERS", most)
+    model, source = family(name), seeded(2)
+    texts = [list(prompt) for prompt in PROMPTS[:3] for _ in range(copies)]
+    decoder = LeanDecoder(model, PROMPTS[:3], [at for at in range(3) for _ in range(copies)], steps)
+    for step in range(steps):
+        expected = torch.stack([model(torch.tensor([text])).logits[0, -1] for text in texts])
+        assert decoder.tokens is None
+        torch.testing.assert_close(decoder.logits, expected, rtol=1e-4, atol=1e-4)
+        if step % 3 == 2 and len(texts) > 1:
+            alive = torch.ones(len(texts), dtype=torch.bool)
+            alive[torch.randperm(len(texts), generator=source)[: max(1, len(texts) // 3)]] = False
+            texts = [texts[row] for row in decoder.keep(alive).tolist()]
+        tokens = torch.randint(3, 24, (len(texts),), generator=source)
+        texts = [[*text, int(token)] for text, token in zip(texts, tokens, strict=True)]
+        if step + 1 < steps:
+            decoder.step(tokens)
+
+
 @pytest.mark.parametrize("name", ["llama", "gemma3", "gemma2"])
 @pytest.mark.parametrize(
     "sampling", [Sampling(2, 1.0, 1.0, None), Sampling(2, 0.7, 0.8, None), Sampling(2, 1.5, 0.9, 4)]
@@ -218,10 +242,11 @@ def test_little_memory_means_several_batches_and_the_same_samples(name, monkeypa
 @pytest.mark.parametrize(("name", "reads"), [("gemma2", [(3, 9), (24, 1), (24, 1)]), ("gemma3", [(3, 9)])])
 def test_each_distinct_prompt_is_read_once(name, reads):
     model, read = family(name), []
-    find_decoder(model)
     hook = model.model.register_forward_pre_hook(
         lambda _module, _args, kwargs: read.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )
+    find_decoder(model)
+    read.clear()
     generate(model, PROMPTS, 6, Sampling(3, 1.0, 1.0, None), (), seeded())
     hook.remove()
     assert read == reads
@@ -230,7 +255,8 @@ def test_each_distinct_prompt_is_read_once(name, reads):
 def test_the_fall_back_takes_nothing_from_the_checkpoint(monkeypatch):
     model = family("llama")
     expected = generate(model, PROMPTS, 2, GREEDY, EOS, seeded())
-    monkeypatch.setitem(decoders._known, model, None)
+    monkeypatch.setattr(decoders, "_agrees", lambda *_: False)
+    monkeypatch.setitem(decoders._known, model, {})
     settings = model.generation_config
     monkeypatch.setattr(settings, "repetition_penalty", 9.0)
     monkeypatch.setattr(settings, "suppress_tokens", [expected[0][0][0][0]])
@@ -247,6 +273,29 @@ def test_diverged_weights_stop_the_run():
         model.lm_head.weight[3, 0] = float("nan")
     with pytest.raises(TrainingError, match="actually NaN at token 1"):
         generate(model, [[1, 2]], 2, FREE, EOS, seeded())
+
+
+def test_hooks_that_change_a_layer_are_felt():
+    model = family("gemma3")
+    plain = generate(model, PROMPTS, 1, FREE, EOS, seeded())
+    hook = model.model.layers[0].mlp.register_forward_hook(lambda _module, _args, output: -output)
+    try:
+        assert find_decoder(model) is CachedDecoder
+        steered = generate(model, PROMPTS, 1, FREE, EOS, seeded())
+    finally:
+        hook.remove()
+    assert steered != plain
+    assert generate(model, PROMPTS, 1, FREE, EOS, seeded()) == plain
+
+
+def test_a_model_that_computes_otherwise_later_is_tried_out_anew(monkeypatch):
+    model = family("gemma3")
+    monkeypatch.setattr(lean, "_MOST_PARAMETERS", 0)
+    assert find_decoder(model) is LeanDecoder
+    with torch.autocast("cpu", torch.bfloat16):
+        assert find_decoder(model) is not LeanDecoder
+        assert len(generate(model, PROMPTS, 2, FREE, EOS, seeded())) == len(PROMPTS)
+    assert find_decoder(model) is LeanDecoder
 
 
 def test_nothing_asked_nothing_given():

@@ -4,10 +4,9 @@ import torch
 from comlrl_agents import screen as screen_module
 from comlrl_agents.generation import generate
 from comlrl_agents.projection import projection
-from comlrl_agents.screen import Screen, can_screen
+from comlrl_agents.screen import Screen
 from comlrl_agents.types import Sampling
 
-pytestmark = pytest.mark.skipif(not can_screen(torch.empty(1 << 14, 8), 1), reason="no products in bfloat16 here")
 SIZE, FEATURES = 20_011, 48  # not a multiple of the block
 
 
@@ -82,7 +81,8 @@ def test_what_is_no_number_is_not_hidden(where):
     assert bool(logits.sum().isnan())
 
 
-def test_it_is_taken_where_it_can_be():
+def test_it_is_taken_where_it_can_be(monkeypatch):
+    monkeypatch.setattr(screen_module, "_is_fast_here", lambda: True)
     plain, biased = (torch.nn.Linear(FEATURES, SIZE, bias=bias) for bias in (False, True))
     assert isinstance(projection(plain, 8, 32, 50), Screen)
     for linear, rows, steps, top_k in (
@@ -94,6 +94,8 @@ def test_it_is_taken_where_it_can_be():
         (torch.nn.Linear(FEATURES, 1000, bias=False), 8, 32, 50),
     ):
         assert not isinstance(projection(linear, rows, steps, top_k), Screen)
+    monkeypatch.setattr(screen_module, "_is_fast_here", lambda: False)
+    assert not isinstance(projection(plain, 8, 32, 50), Screen)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +107,7 @@ def test_answers_are_those_of_all_logits(sampling, monkeypatch):
 
     model = family("gemma3", 1 << 14)
     prompts = [[5, 9, 4, 7], [3]]
+    monkeypatch.setattr(screen_module, "_is_fast_here", lambda: True)
     used = []
     screened = Screen.__call__
     monkeypatch.setattr(Screen, "__call__", lambda self, hidden: used.append(1) or screened(self, hidden))
