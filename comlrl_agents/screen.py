@@ -13,11 +13,11 @@ from torch.nn import functional
 
 _BLOCK = 64
 
-_ROUNDED = 2.0**-9
-"""What rounding a number to bfloat16 does to it at most, relative to it."""
+_CHUNK = 4096
+"""Weights that are copied at a time, so that their rounding errors are taken from the cache."""
 
-_RESULT = _ROUNDED / (1 - _ROUNDED)
-"""The same, relative to the rounded number."""
+_RESULT = 2.0**-8 / (1 - 2.0**-8)
+"""What rounding a number to bfloat16, with 8 significant bits, does to it at most, relative to the rounded one."""
 
 _MOST_BLOCKS = 256
 """From so many blocks per row on that may hold one of the largest, all logits are computed in float32 instead."""
@@ -44,22 +44,24 @@ class Screen:
 
     def __init__(self, weight: Tensor, top_k: int) -> None:
         size, features = weight.shape
-        self._weight, self._top_k = weight, top_k
+        self._weight, self._top_k = weight.detach(), top_k
         self._rough = torch.empty((-(-size // _BLOCK) * _BLOCK, features), dtype=torch.bfloat16)
-        self._rough[:size] = weight
         self._rough[size:] = 0.0
-        # Two roundings, by Cauchy and Schwarz, what they have in common, and a rounding per sum in float32.
-        factors = 2 * _ROUNDED + _ROUNDED**2 + 1.01 * features * 2.0**-24
-        self._error = factors * torch.linalg.vector_norm(weight, dim=1).max()
+        norms = []
+        for chunk, copy in zip(self._weight.split(_CHUNK), self._rough[:size].split(_CHUNK), strict=True):
+            copy.copy_(chunk)
+            norms.append(torch.stack([_norms(chunk), _norms(chunk - copy)]).amax(dim=1))
+        self._largest, self._largest_error = torch.stack(norms).amax(dim=0)
 
     def __call__(self, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
         """Logits (R, C), filled up with -inf, and their tokens in ascending order (R, C); or all of them, and None."""
         rows, size = len(hidden), len(self._weight)
-        rough = self._rough @ hidden.to(torch.bfloat16).T  # this way round no weights have to be laid out
+        rounded = hidden.to(torch.bfloat16)
+        rough = self._rough @ rounded.T  # this way round no weights have to be laid out
         rough[size:] = float("-inf")
         blocks = rough.view(-1, _BLOCK, rows)
         maxima = blocks.amax(dim=1).T.float()
-        least = self._least(maxima, hidden)
+        least = self._least(maxima, self._error(hidden, rounded.float()))
         row, block = (maxima >= least[:, None]).nonzero(as_tuple=True)
         if len(row) > rows * _MOST_BLOCKS or bool(maxima.sum().isnan()):
             return functional.linear(hidden, self._weight), None
@@ -71,14 +73,21 @@ class Screen:
             logits[here, : len(own)], tokens[here, : len(own)] = self._weight[own] @ hidden[here], own
         return logits, tokens
 
-    def _least(self, maxima: Tensor, hidden: Tensor) -> Tensor:
+    def _error(self, hidden: Tensor, rounded: Tensor) -> Tensor:
+        """How far rounding the factors can put a row's logits off (R,): Cauchy and Schwarz, and a rounding per sum."""
+        sums = 1.01 * hidden.shape[1] * 2.0**-24 * self._largest
+        return _norms(hidden - rounded) * self._largest + _norms(rounded) * (self._largest_error + sums)
+
+    def _least(self, maxima: Tensor, error: Tensor) -> Tensor:
         """The rough logit (R,) below which no token can be among the k largest.
 
-        A rough logit a stands for one within |a|·u + e of it: u for its own rounding, e for that of the factors. Where
-        m is the k-th largest maximum of a block, k logits are m − |m|·u − e or more, so for one of the largest
-        a + |a|·u + e must reach that.
+        Where m is the k-th largest maximum of a block, k logits are m − |m|·u − error or more, with u for the rounding
+        of the result. For a token with the rough logit a to be one of the largest, a + |a|·u + error must reach that.
         """
-        error = self._error * torch.linalg.vector_norm(hidden, dim=1)
         kth = maxima.topk(self._top_k, dim=1).values[:, -1]
         reach = kth - kth.abs() * _RESULT - 2 * error
         return torch.where(reach >= 0, reach / (1 + _RESULT), reach / (1 - _RESULT))
+
+
+def _norms(rows: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(rows, dim=1)

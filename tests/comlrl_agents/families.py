@@ -41,6 +41,10 @@ def family(name: str, vocabulary: int = 24) -> Any:
     elif name == "gemma3":
         config = transformers.Gemma3TextConfig(**common, head_dim=8, sliding_window=5, layer_types=_WINDOWS)
         model = transformers.Gemma3ForCausalLM(config)
+    elif name == "gemma3 with one key head":  # as Gemma 3 270M has it
+        one = {**common, "num_key_value_heads": 1}
+        config = transformers.Gemma3TextConfig(**one, head_dim=8, sliding_window=5, layer_types=_WINDOWS)
+        model = transformers.Gemma3ForCausalLM(config)
     elif name == "gemma2":
         config = transformers.Gemma2Config(**common, head_dim=8, sliding_window=5, layer_types=_WINDOWS)
         model = transformers.Gemma2ForCausalLM(config)

@@ -1,3 +1,4 @@
+import copy
 import itertools
 
 import pytest
@@ -8,6 +9,7 @@ from comlrl_agents import decoders, generation, lean, lean_layer, sampler
 from comlrl_agents import projection as projection_module
 from comlrl_agents.decoders import CachedDecoder, find_decoder
 from comlrl_agents.generation import generate
+from comlrl_agents.head import find_head, inherit_head
 from comlrl_agents.lean import LeanDecoder
 from comlrl_agents.projection import projection
 from comlrl_agents.types import Sampling
@@ -68,7 +70,7 @@ def test_greedy_equals_the_models_own_generate(name, kind):
 @torch.no_grad()
 @pytest.mark.parametrize("most", [0, 30_000_000])
 @pytest.mark.parametrize(("copies", "steps"), [(1, 12), (4, 20)])  # few rows, and enough to lay weights out anew
-@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "mistral", "gemma3"])
+@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3", "mistral", "gemma3", "gemma3 with one key head"])
 def test_lean_logits_are_the_models_own(name, copies, steps, most, monkeypatch):
     """Over the whole window and beyond it, with prompts of several lengths, while rows end until few are left."""
     monkeypatch.setattr(lean, "_MOST_PARAMETERS", most)
@@ -273,6 +275,17 @@ def test_diverged_weights_stop_the_run():
         model.lm_head.weight[3, 0] = float("nan")
     with pytest.raises(TrainingError, match="actually NaN at token 1"):
         generate(model, [[1, 2]], 2, FREE, EOS, seeded())
+
+
+@pytest.mark.parametrize("change", [lambda model: model.bfloat16(), lambda model: model.to("meta")])
+def test_large_models_are_decoded_lean_in_float32_on_a_cpu_only(change, monkeypatch):
+    monkeypatch.setattr(lean, "_MOST_PARAMETERS", 0)
+    model = family("llama")
+    find_head(model)
+    other = copy.deepcopy(model)
+    inherit_head(model, other)
+    with pytest.raises(TypeError, match="does not know"):
+        LeanDecoder(change(other), [[1, 2]], [0], 4)
 
 
 def test_hooks_that_change_a_layer_are_felt():

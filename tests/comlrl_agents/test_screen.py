@@ -37,11 +37,30 @@ def check(weight, hidden, k):
     return logits
 
 
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
 @pytest.mark.parametrize("k", [1, 7, 50])
 @pytest.mark.parametrize("rows", [1, 5, 40])
-def test_the_largest_are_all_there_with_their_exact_logits(rows, k):
-    logits = check(*drawn(rows), k)
-    assert logits.shape[1] < 40 * k + 100
+def test_the_largest_are_all_there_with_their_exact_logits(rows, k, scale):
+    weight, hidden = drawn(rows)
+    logits = check(weight, scale * hidden, k)
+    assert logits.shape[1] < 10 * k + 50
+
+
+def test_roundings_that_all_go_the_wrong_way_hide_none():
+    """Of 1 + n/128 and 1/256 more, bfloat16 keeps 1 + n/128 or 1 + (n + 1)/128: here the better token loses four times
+    1/256 by that and the other one gains as much, so that they stand 3/128 apart, the wrong way round.
+    """
+    one, tiny = 1 / 128, 1e-6
+    a, b = 1 + 8 * one + one / 2, 1 + 7 * one + one / 2
+    weight = torch.zeros(SIZE, FEATURES)
+    weight[5, 0], weight[10_000, 1], weight[5, 2] = b - tiny, a + 2 * tiny, 1e-4
+    hidden = torch.zeros(1, FEATURES)
+    hidden[0, 0], hidden[0, 1], hidden[0, 2] = a - tiny, b + 2 * tiny, 1.0
+    rough = (hidden.bfloat16() @ weight.bfloat16().T).float()
+    assert rough[0, 5] < rough[0, 10_000] - 0.02
+    (best,) = the_largest(weight, hidden, 1)
+    assert list(best) == [5]
+    check(weight, hidden, 1)
 
 
 @pytest.mark.parametrize("offset", [-300.0, -3.0, 3.0, 300.0])
