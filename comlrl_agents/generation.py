@@ -104,9 +104,11 @@ def _decode(decoder: Decoder, sampler: Sampler, numbers: list[int], eos_ids: Col
     alive = torch.ones_like(finished)
     for step in range(steps):
         logits = decoder.logits.float()
-        if bool(logits.sum().isnan()):
+        highest = logits.amax(dim=1)
+        if not bool(highest.isfinite().all()):
+            value = float(highest[~highest.isfinite()][0])
             raise TrainingError(
-                f"sampling: the model's logits must be numbers, actually NaN at token {step + 1} of an answer; "
+                f"sampling: the model's logits must be numbers, actually {value} at token {step + 1} of an answer; "
                 "its weights have diverged or were damaged: lower the learning rate, or load an earlier checkpoint"
             )
         tokens = sampler.draw(logits, step, number[rows])

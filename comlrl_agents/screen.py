@@ -13,7 +13,7 @@ from torch.nn import functional
 
 _BLOCK = 64
 
-_CHUNK = 4096
+_CHUNK = 512
 """Weights that are copied at a time, so that their rounding errors are taken from the cache."""
 
 _RESULT = 2.0**-8 / (1 - 2.0**-8)
@@ -47,10 +47,11 @@ class Screen:
         self._weight, self._top_k = weight.detach(), top_k
         self._rough = torch.empty((-(-size // _BLOCK) * _BLOCK, features), dtype=torch.bfloat16)
         self._rough[size:] = 0.0
-        norms = []
+        norms, spare = [], torch.empty((_CHUNK, features))
         for chunk, copy in zip(self._weight.split(_CHUNK), self._rough[:size].split(_CHUNK), strict=True):
             copy.copy_(chunk)
-            norms.append(torch.stack([_norms(chunk), _norms(chunk - copy)]).amax(dim=1))
+            error = spare[: len(chunk)].copy_(copy).sub_(chunk)
+            norms.append(torch.stack([_norms(chunk), _norms(error)]).amax(dim=1))
         self._largest, self._largest_error = torch.stack(norms).amax(dim=0)
 
     def __call__(self, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -63,7 +64,7 @@ class Screen:
         maxima = blocks.amax(dim=1).T.float()
         least = self._least(maxima, self._error(hidden, rounded.float()))
         row, block = (maxima >= least[:, None]).nonzero(as_tuple=True)
-        if len(row) > rows * _MOST_BLOCKS or bool(maxima.sum().isnan()):
+        if len(row) > rows * _MOST_BLOCKS or not bool(torch.isfinite(maxima.sum() + least.sum())):
             return functional.linear(hidden, self._weight), None
         at, place = (blocks[block, :, row].float() >= least[row, None]).nonzero(as_tuple=True)
         counts = torch.bincount(row[at], minlength=rows).tolist()

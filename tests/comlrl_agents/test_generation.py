@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from comlrl_agents import decoders, generation, lean, lean_layer, sampler
+from comlrl_agents import decoders, generation, lean, lean_layer, sampler, screen
 from comlrl_agents import projection as projection_module
 from comlrl_agents.decoders import CachedDecoder, find_decoder
 from comlrl_agents.generation import generate
@@ -269,11 +269,14 @@ def test_the_fall_back_takes_nothing_from_the_checkpoint(monkeypatch):
     assert all(end == (ids[-1] in EOS) for group in sampled for ids, end in group)
 
 
-def test_diverged_weights_stop_the_run():
-    model = type(family("llama"))(family("llama").config)
+@pytest.mark.parametrize("value", ["nan", "inf"])
+@pytest.mark.parametrize("width", [24, 1 << 14])
+def test_diverged_weights_stop_the_run(width, value, monkeypatch):
+    monkeypatch.setattr(screen, "_is_fast_here", lambda: True)
+    model = type(family("llama"))(family("llama", width).config)
     with torch.no_grad():
-        model.lm_head.weight[3, 0] = float("nan")
-    with pytest.raises(TrainingError, match="actually NaN at token 1"):
+        model.lm_head.weight[3] = float(value)
+    with pytest.raises(TrainingError, match="actually (nan|inf) at token 1"):
         generate(model, [[1, 2]], 2, FREE, EOS, seeded())
 
 

@@ -92,12 +92,14 @@ def test_where_bfloat16_can_tell_nothing_all_logits_are_given():
     torch.testing.assert_close(logits, hidden @ weight.T)
 
 
+@pytest.mark.parametrize("value", ["nan", "inf"])
 @pytest.mark.parametrize("where", ["weight", "one row"])
-def test_what_is_no_number_is_not_hidden(where):
+def test_what_is_no_number_is_not_hidden(where, value):
     weight, hidden = drawn()
-    (weight if where == "weight" else hidden)[3, 2] = float("nan")
-    logits, _ = Screen(weight, 5)(hidden)
-    assert bool(logits.sum().isnan())
+    (weight if where == "weight" else hidden)[3, 2] = float(value)
+    logits, tokens = Screen(weight, 5)(hidden)
+    assert tokens is None
+    torch.testing.assert_close(logits, hidden @ weight.T, equal_nan=True)
 
 
 def test_it_is_taken_where_it_can_be(monkeypatch):
