@@ -276,7 +276,7 @@ def test_diverged_weights_stop_the_run(width, value, monkeypatch):
     model = type(family("llama"))(family("llama", width).config)
     with torch.no_grad():
         model.lm_head.weight[3] = float(value)
-    with pytest.raises(TrainingError, match="actually (nan|inf) at token 1"):
+    with pytest.raises(TrainingError, match=r"actually (nan|inf) at token 1"):
         generate(model, [[1, 2]], 2, FREE, EOS, seeded())
 
 
