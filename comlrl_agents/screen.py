@@ -48,7 +48,7 @@ class Screen:
         self._rough = torch.empty((-(-size // _BLOCK) * _BLOCK, features), dtype=torch.bfloat16)
         self._rough[size:] = 0.0
         norms, spare = [], torch.empty((_CHUNK, features))
-        for chunk, copy in zip(self._weight.split(_CHUNK), self._rough[:size].split(_CHUNK), strict=True):
+        for chunk, copy in zip(torch.split(self._weight, _CHUNK), torch.split(self._rough[:size], _CHUNK), strict=True):
             copy.copy_(chunk)
             error = spare[: len(chunk)].copy_(copy).sub_(chunk)
             norms.append(torch.stack([_norms(chunk), _norms(error)]).amax(dim=1))
