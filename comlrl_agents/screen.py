@@ -52,7 +52,8 @@ class Screen:
             copy.copy_(chunk)
             error = spare[: len(chunk)].copy_(copy).sub_(chunk)
             norms.append(torch.stack([_norms(chunk), _norms(error)]).amax(dim=1))
-        self._largest, self._largest_error = torch.stack(norms).amax(dim=0)
+        largest: Tensor = torch.stack(norms).amax(dim=0)
+        self._largest, self._largest_error = largest[0], largest[1]
 
     def __call__(self, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
         """Logits (R, C), filled up with -inf, and their tokens in ascending order (R, C); or all of them, and None."""
@@ -91,4 +92,5 @@ class Screen:
 
 
 def _norms(rows: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(rows, dim=1)
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return norms
