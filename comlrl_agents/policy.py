@@ -74,8 +74,10 @@ class LLMPolicy:
         return self.chat is not False and getattr(self.tokenizer, "chat_template", None) is not None
 
     def encode_completion(self, text: str, *, finished: bool = True) -> list[int]:
-        """Token ids of an answer that came as text: nothing in front, the EOS behind unless it was cut."""
-        ids = [int(i) for i in self.tokenizer.encode(text, add_special_tokens=False)]
+        """Token ids of an answer that came as text: nothing in front, the EOS behind unless it was cut; a special token
+        that the text spells out stays text.
+        """
+        ids = [int(i) for i in self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)]
         if not finished or not self.eos_ids:
             return ids
         own = self.tokenizer.eos_token_id

@@ -79,7 +79,9 @@ def _blocks(prompts: Sequence[str], responses: Sequence[str]) -> list[str]:
 
 def _encode_all(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     distinct = list(dict.fromkeys(texts))
-    rows = tokenizer(distinct, add_special_tokens=False)["input_ids"] if distinct else []
+    # What an answer spells out, such as "<eos>", is text and not the token of that name.
+    written = {"add_special_tokens": False, "split_special_tokens": True}
+    rows = tokenizer(distinct, **written)["input_ids"] if distinct else []
     return {text: tuple(row) for text, row in zip(distinct, rows, strict=True)}
 
 

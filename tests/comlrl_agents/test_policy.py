@@ -178,6 +178,14 @@ def test_text_from_elsewhere_becomes_tokens_with_its_end(finished):
     assert ids == policy.encode("red blue") + [2] * finished
 
 
+def test_a_special_token_that_an_answer_spells_out_is_text():
+    policy = LLMPolicy.from_pretrained("tiny")
+    spelled = "".join(policy.tokenizer.all_special_tokens)
+    ids = policy.encode_completion(f"a {spelled}", finished=False)
+    assert not set(ids) & set(policy.tokenizer.all_special_ids)
+    assert policy.decode(ids, finished=False) == f"a {spelled}"
+
+
 def test_a_script_is_a_policy():
     policy = ScriptedPolicy(lambda prompt, rng: f"{prompt}-{rng.integers(10)}")
     groups = policy.generate(["a", "b"], 3, np.random.default_rng(0))

@@ -7,6 +7,7 @@ from safetensors.torch import load_file, save_file
 
 from comlrl_agents.learners.marlhf import RewardFit, RewardFitRule
 from comlrl_agents.losses import bradley_terry_loss
+from comlrl_agents.model_source import load_tokenizer
 from comlrl_agents.reward_model import JointRewardModel
 from comlrl_agents.reward_text import encode_joint, joint_text
 from comlrl_agents.scalar_model import backbone_of, pool_last
@@ -100,7 +101,7 @@ class Letters:
 
     bos_token_id = None
 
-    def __call__(self, text, add_special_tokens):
+    def __call__(self, text, add_special_tokens, split_special_tokens=False):
         texts = [text] if isinstance(text, str) else text
         ids = [[ord(letter) for letter in t if "Agent" not in t] for t in texts]
         return {"input_ids": ids[0] if isinstance(text, str) else ids}
@@ -117,6 +118,15 @@ def test_prompts_are_cut_first_and_evenly_and_every_response_stays(room, expecte
     beginning, rest = encode_joint(Letters(), [(("abcdefgh", "xyz"), ("klm", "uv"))], room)[0]
     assert beginning
     assert "".join(map(chr, beginning + rest)) == expected
+
+
+def test_special_tokens_that_an_answer_spells_out_are_text():
+    tokenizer = load_tokenizer("tiny")
+    assert tokenizer.all_special_ids
+    text = f"a goat {''.join(tokenizer.all_special_tokens)} sang"
+    ((beginning, rest),) = encode_joint(tokenizer, [((text, "b"), (text, "c"))])
+    assert not set(tokenizer.all_special_ids) & {*beginning[1:], *rest}
+    assert tokenizer.decode(beginning[1:] + rest) == joint_text((text, "b"), (text, "c"))
 
 
 def test_a_limit_below_a_token_per_response_is_refused():
