@@ -179,7 +179,7 @@ def test_text_from_elsewhere_becomes_tokens_with_its_end(finished):
 
 
 def test_a_special_token_that_an_answer_spells_out_is_text():
-    policy = LLMPolicy.from_pretrained("tiny")
+    policy = LLMPolicy("tiny")
     spelled = "".join(policy.tokenizer.all_special_tokens)
     ids = policy.encode_completion(f"a {spelled}", finished=False)
     assert not set(ids) & set(policy.tokenizer.all_special_ids)
