@@ -7,6 +7,7 @@ cleared out now and then.
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -39,7 +40,7 @@ class LeanDecoder:
     ) -> None:
         from transformers import DynamicCache
 
-        backbone, linear, is_small = _covered(model)
+        backbone, linear, self._is_small = _covered(model)
         device = linear.weight.device
         ids, real = (x.to(device) for x in pad(prompts, "left"))
         past: Any = DynamicCache(config=backbone.config)
@@ -49,7 +50,7 @@ class LeanDecoder:
         self.logits, self.tokens = self._project(hidden[:, -1][rows])
         self._positions = real.sum(dim=1)[rows]
         self._places = Places(rows, len(prompts))
-        products = Products(len(rows), fused=is_small or pays(len(rows), steps), laid_out=not is_small)
+        products = Products(len(rows), fused=self._is_small or pays(len(rows), steps), laid_out=not self._is_small)
         self._layers = [
             LeanLayer(layer, cached, self._places.count, steps, products)
             for layer, cached in zip(backbone.layers, past.layers, strict=True)
@@ -71,7 +72,8 @@ class LeanDecoder:
             kind: (cos.index_select(0, self._positions)[:, None], sin.index_select(0, self._positions)[:, None])
             for kind, (cos, sin) in self._rotations.items()
         }
-        with by_mkl():
+        # Products of a small model are all small; of a large one, those of attention are.
+        with by_mkl() if self._is_small else nullcontext():
             for layer, rotation in zip(self._layers, self._rotation_of, strict=True):
                 x = layer.step(x, *turns[rotation], self._at, self._places, self._bias)
             self.logits, self.tokens = self._project(normed(x, self._eps) * self._gain)

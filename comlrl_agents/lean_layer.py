@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from comlrl_agents.attention import by_mkl
 from comlrl_agents.projection import Product, packed
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class LeanLayer:
         if self.gain_heads is not None:
             queries_keys = normed(queries_keys, self.eps).mul_(self.gain_heads)
         turned = torch.addcmul(queries_keys * cos, queries_keys.roll(features // 2, -1), sin)
-        seen = self._attend(turned, qkv[:, -heads:], at, places, bias)
+        with by_mkl():
+            seen = self._attend(turned, qkv[:, -heads:], at, places, bias)
         if self.gain_out is None:
             x = self.out(seen, x)
         else:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from comlrl_agents import attention as module
+from comlrl_agents import lean
 from comlrl_agents.attention import attention, by_mkl, settle_attention
 from comlrl_agents.concurrency import for_each_agent, side_by_side
 from comlrl_agents.placement import EXACT, matmul_error
@@ -140,6 +141,23 @@ def test_agents_at_work_side_by_side_leave_the_switch_alone(one_dnn, seen):
     assert for_each_agent(work, models, concurrent=True) == [(True, "medium")] * 2
     assert seen == ["medium"] * 2
     assert not side_by_side()
+
+
+@pytest.mark.parametrize(("most", "of_layers"), [(30_000_000, "highest"), (0, "medium")])
+@torch.no_grad()
+def test_decoding_leaves_attention_to_mkl_and_all_else_of_small_models(one_dnn, monkeypatch, most, of_layers):
+    monkeypatch.setattr(lean, "_MOST_PARAMETERS", most)
+    decoder = lean.LeanDecoder(family("llama"), [[3, 4], [5]], [0, 1], 3)
+    found = {"bmm": set(), "linear": set()}
+
+    def spy(name, plain):
+        return lambda *args: found[name].add(torch.get_float32_matmul_precision()) or plain(*args)
+
+    monkeypatch.setattr(torch, "bmm", spy("bmm", torch.bmm))
+    monkeypatch.setattr(torch.nn.functional, "linear", spy("linear", torch.nn.functional.linear))
+    decoder.step(torch.tensor([7, 8]))
+    assert found == {"bmm": {"highest"}, "linear": {of_layers}}
+    assert torch.get_float32_matmul_precision() == "medium"
 
 
 def test_an_error_inside_switches_back(one_dnn):
