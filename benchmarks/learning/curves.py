@@ -53,7 +53,7 @@ OWN = {"maremax": " advantage_normalization=true"}
 OWN_LEARNED = {("partition", "mareinforce"): " advantage_normalization=true"}
 # Advantages normalised over a buffer push on when there is nothing left to gain: at 5e-4 the language goes, and some
 # seeds fall back.
-RATE = {"iac": "2e-4 critic_learning_rate=5e-4"}
+RATE = dict.fromkeys(("iac", "maac"), "2e-4 critic_learning_rate=5e-4")
 ROUNDS = f"{SHARED} items_per_round=8 preference_num_candidates=16 preference_pairs_per_sample=8"
 EXPERIMENTS = {
     "length-madpo-iter": (
