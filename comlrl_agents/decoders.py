@@ -105,8 +105,8 @@ class CachedDecoder:
 def find_decoder(model: nn.Module) -> type[Decoder] | None:
     """The fastest decoder that is right for this model; None when only the model's own ``generate`` is.
 
-    Tried out once per model, and again when its device, number format or hooks change, on two prompts of different
-    length against the forward pass without a cache.
+    Tried out once per model, and again when its device, number format, parts or hooks change, on two prompts of
+    different length against the forward pass without a cache.
     """
     known, state = _known.setdefault(model, {}), _state(model)
     if state not in known:
@@ -122,8 +122,11 @@ def _state(model: nn.Module) -> Hashable:
     weight = next(model.parameters())
     device = weight.device.type
     autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-    hooks = [hook for module in model.modules() for hook in (*module._forward_hooks, *module._forward_pre_hooks)]
-    return device, weight.dtype, autocast, tuple(hooks)
+    parts = tuple(
+        (type(module), *module._forward_hooks, *module._forward_pre_hooks, id(vars(module).get("forward")))
+        for module in model.modules()
+    )
+    return device, weight.dtype, autocast, parts
 
 
 def inherit_decoder(model: nn.Module, twin: nn.Module) -> None:

@@ -29,6 +29,12 @@ def forward(
     return module(**inputs)
 
 
+def is_as_defined(module: nn.Module) -> bool:
+    """Whether calling the module does what its class in torch or transformers does: no hook, no forward of its own."""
+    changed = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
+    return not changed and type(module).__module__.partition(".")[0] in ("torch", "transformers")
+
+
 @cache
 def _parameters(method: Callable[..., Any]) -> frozenset[str]:
     return frozenset(inspect.signature(method).parameters)

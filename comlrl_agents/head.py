@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from comlrl_agents.embedding_rows import is_large_lookup
+from comlrl_agents.forward import is_as_defined
 
 _ELEMENTS_IN_CACHE = 1 << 20
 """Rows are worked on in blocks of about this many logits, so that successive passes find them in the cache."""
@@ -83,10 +84,12 @@ def find_head(model: nn.Module) -> Head | None:
     """
     outer: Any = model
     linear = outer.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    if type(linear) is not nn.Linear or not is_as_defined(linear):
+        return None
     if model in _known and _known[model][0] is linear:
         return _known[model][1]
     head = None
-    if type(linear) is nn.Linear and hasattr(model, "get_decoder"):
+    if hasattr(model, "get_decoder"):
         backbone = outer.get_decoder()
         if isinstance(backbone, nn.Module) and backbone is not model and _agrees(model, backbone, linear):
             head = Head(backbone, linear)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from comlrl_agents.attention import by_mkl
-from comlrl_agents.forward import forward
+from comlrl_agents.forward import forward, is_as_defined
 from comlrl_agents.head import find_head
 from comlrl_agents.lean_layer import LeanLayer, Products, eps_of, gain_of, normed
 from comlrl_agents.projection import exact_on_cpu, pays, projection
@@ -45,11 +45,16 @@ class LeanDecoder:
         ids, real = (x.to(device) for x in pad(prompts, "left"))
         past: Any = DynamicCache(config=backbone.config)
         hidden = forward(backbone, ids, real.long(), (real.cumsum(dim=1) - 1).clamp(min=0), past).last_hidden_state
+        copies, copy_of = _spread(repeat, len(prompts))
         rows = torch.tensor(repeat, device=device)
         self._project = projection(linear, len(rows), steps, top_k)
         self.logits, self.tokens = self._project(hidden[:, -1][rows])
         self._positions = real.sum(dim=1)[rows]
-        self._places = Places(rows, len(prompts))
+        self._places = Places(torch.tensor(copy_of, device=device), len(copies))
+        if copies != list(range(len(prompts))):
+            index = torch.tensor(copies, device=device)
+            past.batch_select_indices(index)
+            real = real[index]
         products = Products(len(rows), fused=self._is_small or pays(len(rows), steps), laid_out=not self._is_small)
         self._layers = [
             LeanLayer(layer, cached, self._places.count, steps, products)
@@ -133,6 +138,24 @@ class Places:
         return prompts, before.new_zeros(self.count).index_copy_(0, self.of_row, before)
 
 
+def _spread(repeat: Sequence[int], prompts: int) -> tuple[list[int], list[int]]:
+    """Which prompt each copy is of, and the copy that each row continues: a prompt with more rows than the mean gets
+    several copies, because all of them get as many places as the one with the most rows.
+    """
+    width = -(-len(repeat) // prompts)
+    copies: list[int] = []
+    copy_of: list[int] = []
+    latest: dict[int, tuple[int, int]] = {}  # copy, and how many rows it has
+    for prompt in repeat:
+        copy, count = latest.get(prompt, (0, width))
+        if count == width:
+            copy, count = len(copies), 0
+            copies.append(prompt)
+        latest[prompt] = copy, count + 1
+        copy_of.append(copy)
+    return copies, copy_of
+
+
 def _rotations(rotary: Any, like: Tensor, positions: int) -> dict[str | None, tuple[Tensor, Tensor]]:
     """Cosines and signed sines (positions, features) by the kind of layer, or for None where all layers turn alike."""
     places = torch.arange(positions, device=like.device)[None]
@@ -152,14 +175,17 @@ def _covered(model: nn.Module) -> tuple[Any, nn.Linear, bool]:
     if head is None or type(backbone).__name__ not in _KINDS:
         raise TypeError(f"{type(model).__name__} is not built like a Llama")
     linears = [m for layer in backbone.layers for name, m in layer.named_modules() if name.endswith("_proj")]
+    is_changed = any(not is_as_defined(module) for module in model.modules())
     rotations = backbone.rotary_emb.rope_type
     is_small = sum(parameter.numel() for parameter in model.parameters()) <= _MOST_PARAMETERS
     if (
         not (is_small or exact_on_cpu(head.linear.weight))
+        or is_changed
         or any(type(linear) is not nn.Linear for linear in linears)
+        or len(backbone.layers) != backbone.config.num_hidden_layers
         or not set(rotations.values() if isinstance(rotations, dict) else [rotations]) <= _ROTATIONS
         or getattr(backbone.config, "attn_logit_softcapping", None) is not None
         or getattr(backbone.config, "use_bidirectional_attention", False)
     ):
-        raise TypeError(f"this {type(model).__name__} has parts that the lean decoder does not know")
+        raise TypeError(f"this {type(model).__name__} has parts, hooks or a size that the lean decoder does not know")
     return backbone, head.linear, is_small

@@ -241,17 +241,42 @@ def test_little_memory_means_several_batches_and_the_same_samples(name, monkeypa
     assert generate(family(name), PROMPTS, 3, FREE, EOS, seeded(6)) == expected
 
 
-@pytest.mark.parametrize(("name", "reads"), [("gemma2", [(3, 9), (24, 1), (24, 1)]), ("gemma3", [(3, 9)])])
-def test_each_distinct_prompt_is_read_once(name, reads):
-    model, read = family(name), []
-    hook = model.model.register_forward_pre_hook(
-        lambda _module, _args, kwargs: read.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
-    )
+@pytest.mark.parametrize(
+    ("name", "kind", "reads"), [("gemma2", decoders, [(3, 9), (24, 1), (24, 1)]), ("gemma3", lean, [(3, 9)])]
+)
+def test_each_distinct_prompt_is_read_once(name, kind, reads, monkeypatch):
+    model, read, forward = family(name), [], kind.forward
     find_decoder(model)
-    read.clear()
+    monkeypatch.setattr(
+        kind, "forward", lambda *given, **named: read.append(given[1].shape) or forward(*given, **named)
+    )
     generate(model, PROMPTS, 6, Sampling(3, 1.0, 1.0, None), (), seeded())
-    hook.remove()
     assert read == reads
+
+
+@pytest.mark.parametrize(
+    ("repeat", "copies", "copy_of"),
+    [
+        ([0, 0, 1, 1], [0, 1], [0, 0, 1, 1]),
+        ([0, 1, 1, 2], [0, 1, 2], [0, 1, 1, 2]),
+        ([0, 1, 2, 2, 2, 2, 2, 2, 2], [0, 1, 2, 2, 2], [0, 1, 2, 2, 2, 3, 3, 3, 4]),
+        ([1, 0, 1, 1, 1], [1, 0, 1], [0, 1, 0, 0, 2]),
+    ],
+)
+def test_a_frequent_prompt_stands_in_the_caches_several_times(repeat, copies, copy_of):
+    assert lean._spread(repeat, max(repeat) + 1) == (copies, copy_of)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3", "gemma2"])
+def test_caches_do_not_grow_with_the_most_frequent_prompt(name):
+    """What the rows say does not depend on how many of a prompt there are, and places are at most twice the rows."""
+    model, prompts = family(name), [[5, 9, 4, 7], [3], *[[8, 8, 1]] * 30]
+    expected = [generate(model, [prompt], 1, GREEDY, EOS, seeded())[0] for prompt in prompts[:3]]
+    found = generate(model, prompts, 1, GREEDY, EOS, seeded())
+    assert found == [*expected, *[expected[2]] * 29]
+    if name != "gemma2":
+        decoder = LeanDecoder(model, prompts[:3], [0, 1, *[2] * 30], 20)
+        assert decoder._places.count <= 2 * 32 + 3
 
 
 def test_the_fall_back_takes_nothing_from_the_checkpoint(monkeypatch):
@@ -291,17 +316,57 @@ def test_large_models_are_decoded_lean_in_float32_on_a_cpu_only(change, monkeypa
         LeanDecoder(change(other), [[1, 2]], [0], 4)
 
 
-def test_hooks_that_change_a_layer_are_felt():
-    model = family("gemma3")
-    plain = generate(model, PROMPTS, 1, FREE, EOS, seeded())
-    hook = model.model.layers[0].mlp.register_forward_hook(lambda _module, _args, output: -output)
-    try:
-        assert find_decoder(model) is CachedDecoder
-        steered = generate(model, PROMPTS, 1, FREE, EOS, seeded())
-    finally:
-        hook.remove()
-    assert steered != plain
-    assert generate(model, PROMPTS, 1, FREE, EOS, seeded()) == plain
+class Adapted(torch.nn.Module):
+    """An adapter beside a linear layer that does nothing until its scale is set."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.scale = base, 0.0
+
+    def forward(self, x):
+        return self.base(x) - self.scale * self.base(x)
+
+
+def hook(module, scale):
+    module.register_forward_hook(lambda _module, _args, output: output - scale[0] * output)
+
+
+def patch(module, scale):
+    plain = module.forward
+    module.forward = lambda x: plain(x) - scale[0] * plain(x)
+
+
+def subclass(module, scale):
+    kind = type(module)
+    module.__class__ = type("Own", (kind,), {"forward": lambda own, x: (1 - scale[0]) * kind.forward(own, x)})
+
+
+@pytest.mark.parametrize("most", [0, 30_000_000])
+@pytest.mark.parametrize("where", ["model.layers.0.mlp", "model.layers.0.mlp.down_proj", "lm_head"])
+@pytest.mark.parametrize("change", [hook, patch, subclass])
+def test_changes_of_a_module_are_felt_even_if_they_begin_with_none(change, where, most, monkeypatch):
+    monkeypatch.setattr(lean, "_MOST_PARAMETERS", most)
+    model, scale = copy.deepcopy(family("gemma3")), [0.0]
+    plain = generate(model, PROMPTS, 4, FREE, EOS, seeded())
+    change(model.get_submodule(where), scale)
+    assert find_decoder(model) is not LeanDecoder
+    assert generate(model, PROMPTS, 4, FREE, EOS, seeded()) == plain
+    scale[0] = 2.0
+    assert generate(model, PROMPTS, 4, FREE, EOS, seeded()) != plain
+
+
+def test_parts_that_are_replaced_are_felt():
+    model = copy.deepcopy(family("llama"))
+    plain = generate(model, PROMPTS, 4, FREE, EOS, seeded())
+    mlp = model.model.layers[0].mlp
+    mlp.down_proj = Adapted(mlp.down_proj)
+    mlp.down_proj.scale = 2.0
+    assert find_decoder(model) is CachedDecoder
+    assert generate(model, PROMPTS, 4, FREE, EOS, seeded()) != plain
+    mlp.down_proj = mlp.down_proj.base
+    assert generate(model, PROMPTS, 4, FREE, EOS, seeded()) == plain
+    model.model.layers = model.model.layers[:1]
+    assert generate(model, PROMPTS, 4, FREE, EOS, seeded()) != plain
 
 
 def test_a_model_that_computes_otherwise_later_is_tried_out_anew(monkeypatch):
