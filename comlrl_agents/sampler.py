@@ -51,6 +51,9 @@ class Sampler:
             return _pick(_weights(logits, temperature), top_k, top_p, uniforms)
         if top_k:
             values, tokens = largest(logits, top_k)
+            # In the order of the columns, so that the same random number draws the same token on every path.
+            tokens, order = tokens.sort(dim=1)
+            values = values.gather(1, order)
             return tokens.gather(1, _pick(_weights(values, temperature), top_k, top_p, uniforms)[:, None])[:, 0]
         weights = _weights(logits, temperature)
         return _pick_nucleus(weights, top_p, uniforms) if top_p < 1.0 else _pick_from_all(weights, uniforms)
