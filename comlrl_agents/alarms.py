@@ -14,6 +14,8 @@ An alarm is named after the metric it watches. A rule looks only at lines that c
 ``completions/clipped_ratio``   at least 0.95: nearly all answers are cut at ``max_new_tokens``
 ``rollout/reward_std``          0 three times in a row, all rewards one and the same number, and no critic that could
                                 still learn it: answers that are worth the same teach a group nothing
+``reward_check/task_mean``      of the last 6 to 8 values the second half has a higher mean of the learned reward than
+                                the first, and one of the task's at least 25 % lower: the reward model is deceived
 ``oracle/error_rate``,          above 0: a broken oracle is not a bad answer, and no pair is made from it
 ``oracle/timeout_rate``
 ``non_finite``                  any logged value is NaN or infinite
@@ -28,6 +30,7 @@ from dataclasses import dataclass
 LN_2 = math.log(2)
 STUCK = 3
 WINDOW = 4
+LEAST_HALF = 3
 ALIKE = 1e-9
 """Means and deviations of one number repeated differ from it by rounding."""
 
@@ -92,6 +95,8 @@ class Alarms:
                 yield name, _clipped(value)
             elif name == "rollout/reward_std" and "value/loss" not in metrics:
                 yield name, self._all_alike()
+            elif name == "reward_check/task_mean":
+                yield name, self._deceived()
             elif name in ("oracle/error_rate", "oracle/timeout_rate"):
                 yield name, _oracle_fails(name, value)
 
@@ -124,6 +129,23 @@ class Alarms:
                 return None
             changes.append(f"{name} from {before:.4g} to {after:.4g}")
         return f"{' and '.join(changes)}: winners become unlikely too; lower the learning rate, or add a winner term"
+
+    def _deceived(self) -> str | None:
+        means = []
+        for name in ("reward_check/learned_mean", "reward_check/task_mean"):
+            values = list(self._recent.get(name, ()))
+            half = len(values) // 2
+            if half < LEAST_HALF:
+                return None
+            means.append((sum(values[:half]) / half, sum(values[-half:]) / half))
+        (learned_before, learned), (task_before, task) = means
+        if learned <= learned_before or task > task_before - 0.25 * abs(task_before):
+            return None
+        return (
+            f"the learned reward rose from {learned_before:.3g} to {learned:.3g} while the task's fell from "
+            f"{task_before:.3g} to {task:.3g}: the team deceives its reward model; train for fewer epochs, raise "
+            "reference_kl_coef, or take more pairs, or rounds"
+        )
 
     def _drifted(self, name: str, value: float) -> str | None:
         first = self._first[name]

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,6 +149,7 @@ class RunState:
         state = read_state(path)
         refuse_misfit(state["fingerprint"], self._fingerprint(), FREE_FIELDS, path)
         self._refuse_other_shapes(path)
+        self._refuse_fewer_rounds(state["progress"], path)
         learner = load_tensors(path / "learner.pt")
         run.tracker.rewind(state["tracker"])
         for index, module in distinct_modules(run.policies).items():
@@ -168,6 +169,14 @@ class RunState:
         if run.progress.round > run.args.rounds and run.progress.epoch < run.args.num_train_epochs:
             # The run had ended and num_train_epochs has grown: go on with the last round's pairs.
             run.progress.round, run.progress.phase = run.args.rounds, "learn"
+
+    def _refuse_fewer_rounds(self, progress: Mapping[str, Any], path: Path) -> None:
+        begun = progress["round"] - (progress["phase"] == "collect")
+        if begun > self.trainer.args.rounds:
+            raise CheckpointError(
+                f"{path}: num_iterations must not be less than the {begun} rounds that the run has begun, actually "
+                f"{self.trainer.args.rounds}; nothing was changed: raise num_iterations"
+            )
 
     def _fill(self, staged: Path) -> None:
         run = self.trainer

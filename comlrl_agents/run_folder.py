@@ -55,7 +55,7 @@ class RunFolder:
     def write_config(self, config: Mapping[str, Any], run: Mapping[str, Any]) -> None:
         """``config.yaml`` (the run's own keys, then all fields) and ``versions.json``."""
         self.path.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(yaml.safe_dump({**run, **config}, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        self._write_settings({**run, **config})
         versions = {"python": platform.python_version(), "platform": platform.platform()}
         for name in PACKAGES:
             try:
@@ -63,6 +63,17 @@ class RunFolder:
             except PackageNotFoundError:  # a source tree that was never installed
                 versions[name] = "not installed"
         (self.path / "versions.json").write_text(json.dumps(versions, indent=1) + "\n")
+
+    def renew_config(self, config: Mapping[str, Any]) -> None:
+        """What a resume has changed, so that the next one without any keys goes on with it."""
+        if self.config.is_file():
+            before = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+            self._write_settings({**before, **config})
+
+    def _write_settings(self, settings: Mapping[str, Any]) -> None:
+        staged = self.config.with_suffix(".staged")
+        staged.write_text(yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True), encoding="utf-8")
+        staged.replace(self.config)
 
 
 def own_folder(algorithm: str) -> str:

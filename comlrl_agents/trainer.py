@@ -160,6 +160,7 @@ class Trainer:
             else:
                 state.restore(checkpoint)
                 self.folder.write_command(self.command, resumed=True)
+                self.folder.renew_config(to_mapping(self.args))
                 self.tracker.console(f"resumed from {checkpoint}")
             self.learning.prepare()
             while self.progress.round <= self.args.rounds:

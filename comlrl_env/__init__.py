@@ -1,6 +1,6 @@
 """Cooperative language tasks as PettingZoo parallel environments with one shared oracle reward."""
 
-from comlrl_env import testing
+from comlrl_env import records, testing, wrappers
 from comlrl_env.env import TextEnv
 from comlrl_env.errors import (
     ActionError,
@@ -44,6 +44,8 @@ __all__ = [
     "list_envs",
     "load_task",
     "make",
+    "records",
     "register",
     "testing",
+    "wrappers",
 ]

@@ -32,27 +32,27 @@ class PolicyFields(TeamConfig):
     rl_algorithm: RLAlgorithm = "magrpo"
     """How policies learn from returns."""
     num_generations: int = 4
-    """Joint responses per item and buffer."""
+    """Joint responses that are sampled for an item each time it is learned from."""
     advantage_normalization: bool | None = None
     """Standardise advantages; none: for magrpo, iac and maac."""
     critic_model_name: str | list[str] | None = None
-    """Model that critics begin with, or one per critic; none takes what the agents began with."""
+    """iac and maac: model that critics begin with, or one per critic; none takes what the agents began with."""
     critic_learning_rate: float | None = None
-    """AdamW's learning rate for critics; none takes that of the agents."""
+    """iac and maac: AdamW's learning rate for critics; none takes that of the agents."""
     critic_devices: str | list[str] | None = None
-    """A device for all critics, or one each."""
+    """iac and maac: a device for all critics, or one each."""
     use_separate_critic: bool = True
     """False puts iac's value heads on the actors."""
     critic_type: Literal["v", "q"] = "v"
-    """Values of prompts (v), or of prompts with their answers (q)."""
+    """iac and maac: values of prompts (v), or of prompts with their answers (q)."""
     value_loss_coef: float = 0.6
-    """Weight of the value loss."""
+    """iac and maac: weight of the value loss."""
     value_clip_range: float = 0.2
     """How far a value head on an actor may move from its value before the update."""
     reference_kl_enabled: bool = False
     """Whether returns are lessened by how far an answer's probability has moved from that of the initial weights."""
     reference_kl_coef: float = 0.1
-    """How much."""
+    """What one nat of that takes from a return."""
     reference_devices: str | list[str] | None = None
     """A device for all initial weights, or one each."""
     # Ours

@@ -23,7 +23,7 @@ class PreferenceConfig(TeamConfig):
     compares = False
 
     preference_num_candidates: int = 80
-    """Joint responses that are sampled and scored for each item."""
+    """Joint responses that are sampled and scored for each item, to make pairs of."""
     preference_pairs_per_sample: int | None = 16
     """Most pairs that are kept of an item; none keeps all."""
     pair_selection: PairSelection = "reward_gap"

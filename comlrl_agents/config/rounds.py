@@ -25,7 +25,7 @@ class IterConfig(ComparatorFields):
     pair_selection: PairSelection = "comparator_reward"
     preference_replay_mode: Literal["current", "nearest_k", "all_history", "lambda_decay"] = "current"
     """Pairs that a round trains on: its own, or drawn from the latest k rounds, from all, or from all with later ones
-    likelier."""
+    likelier; as many as preference_replay_sample_size."""
     preference_replay_k: int | None = None
     """With nearest_k: of how many of the latest rounds."""
     preference_replay_lambda: float | None = None

@@ -21,7 +21,7 @@ class TeamConfig(CheckedFields):
     num_agents: int = 2
     """Agents in the team."""
     num_train_epochs: int = 20
-    """Passes over the pairs of a round, or in policy learning over its items."""
+    """Passes of a round over its pairs (madpo), or over its items (marlhf and the back ends)."""
     agent_learning_rate: float = 5e-6
     """AdamW's learning rate for the agents."""
     max_new_tokens: int = 256
@@ -33,7 +33,7 @@ class TeamConfig(CheckedFields):
     top_k: int | None = 50
     """Draw from so many of the likeliest tokens; none is all."""
     train_batch_size: int | None = None
-    """Pairs per update, or in policy learning items per update; none takes rollout_buffer_size."""
+    """Pairs per update (madpo), or items per update (marlhf and the back ends); none takes rollout_buffer_size."""
     rollout_buffer_size: int = 2
     """Items whose answers are sampled and scored before policies learn from them."""
     num_turns: int = 1
@@ -47,13 +47,13 @@ class TeamConfig(CheckedFields):
     agent_devices: str | list[str] | None = None
     """A device for all agents, or one each; none picks one."""
     eval_interval: int = 16
-    """Evaluate after so many updates from pairs, or in policy learning after so many training items."""
+    """Evaluate after so many updates (madpo), or so many training items (marlhf and the back ends)."""
     eval_num_samples: int = 4
     """Items of an evaluation, the same ones each time."""
     eval_batch_size: int = 1
     """Items that are evaluated at a time."""
     logging_steps: int = 50
-    """Updates whose mean makes one logged line."""
+    """Updates whose mean makes one logged line; the end of an epoch makes one too."""
     # Ours
     seed: int = 0
     """Of all randomness of the run."""
@@ -82,7 +82,7 @@ class TeamConfig(CheckedFields):
     checkpoint_total_limit: int | None = 2
     """Checkpoints that stay; none keeps all."""
     report_to: list[str] = field(default_factory=lambda: ["tensorboard", "console"])
-    """Where figures go: tensorboard, console; none is silent."""
+    """Where figures go while training: tensorboard, console; none is nowhere but the run folder."""
 
     @classmethod
     def ranges(cls) -> dict[str, tuple[float, float]]:

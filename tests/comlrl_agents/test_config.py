@@ -210,5 +210,5 @@ def test_no_sinks_at_all_has_two_spellings():
 def test_every_field_says_what_it_does(kind):
     texts = descriptions(kind)
     assert set(texts) == set(kind.__dataclass_fields__)
-    assert all(text[0].isupper() or text.startswith(("mp:", "sigmoid")) for text in texts.values())
+    assert all(text[0].isupper() or text.startswith(("mp:", "sigmoid", "iac")) for text in texts.values())
     assert all(text.endswith(".") for text in texts.values())

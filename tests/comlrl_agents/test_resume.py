@@ -9,6 +9,7 @@ import pytest
 
 import comlrl_env
 from comlrl_agents import trainer
+from comlrl_env.errors import CheckpointError
 from tests.comlrl_agents.test_trainer import final_files, iterative
 from tests.comlrl_agents.toys import ColourEnv
 
@@ -79,3 +80,24 @@ def test_a_stopped_run_ends_as_if_it_had_not_been_stopped(way, tmp_path, monkeyp
     assert not run(way, tmp_path / "stopped", monkeypatch, stop_after=50)  # in a later checkpoint than the first two
     assert run(way, tmp_path / "stopped", monkeypatch)
     assert final_files(tmp_path / "stopped") == final_files(tmp_path / "straight")
+
+
+@pytest.mark.parametrize(("wanted", "begun"), [(3, 4), (1, 4)])
+def test_a_run_does_not_shrink_below_the_rounds_it_has_begun(tmp_path, wanted, begun, monkeypatch):
+    """Killed in the fourth round, it must not go on as the second or third of a shorter run."""
+    run = iterative(tmp_path, num_iterations=6)
+    learn = run.learning.learn
+
+    def until_the_fourth(sample, save):
+        if run.progress.round == 4:
+            raise KeyboardInterrupt
+        learn(sample, save)
+
+    monkeypatch.setattr(run.learning, "learn", until_the_fourth)
+    with pytest.raises(KeyboardInterrupt):
+        run.train()
+    before = {path: path.read_bytes() for path in sorted(tmp_path.rglob("*")) if path.is_file()}
+    with pytest.raises(CheckpointError, match=f"not be less than the {begun} rounds .* actually {wanted}"):
+        iterative(tmp_path, num_iterations=wanted).train(resume_from_checkpoint=True)
+    assert {path: path.read_bytes() for path in before} == before
+    iterative(tmp_path, num_iterations=4).train(resume_from_checkpoint=True)

@@ -321,6 +321,17 @@ def test_falling_log_probabilities_ring_only_when_winners_and_losers_both_fall()
     assert rings("logps/chosen", falling) == [False] * 8
 
 
+def test_a_deceived_reward_model_rings_and_a_team_that_learns_or_stands_still_does_not():
+    task, rising, flat = "reward_check/task_mean", [4.5, 5.0, 6.0, 6.8, 7.4, 8.6], [5.0] * 6
+    # halves of three: 0.7 and 0.5, then 0.7 and 0.54
+    deceived, hardly = [0.6, 0.7, 0.8, 0.6, 0.5, 0.4], [0.6, 0.7, 0.8, 0.62, 0.5, 0.5]
+    assert rings(task, deceived, reward_check__learned_mean=rising) == [False] * 5 + [True]
+    assert rings(task, hardly, reward_check__learned_mean=rising) == [False] * 6
+    assert rings(task, deceived, reward_check__learned_mean=flat) == [False] * 6
+    assert rings(task, deceived[::-1], reward_check__learned_mean=rising) == [False] * 6
+    assert rings(task, deceived) == [False] * 6
+
+
 def test_a_value_that_is_not_finite_rings_and_moves_no_other_rule():
     alarms = Alarms()
     assert [alarm.name for alarm in alarms.check({"agent_0/mean_length": math.nan})] == ["non_finite"]

@@ -184,6 +184,8 @@ def test_a_finished_run_can_grow(tmp_path):
     grown.train(resume_from_checkpoint=True)
     for one, two in zip(straight.policies, grown.policies, strict=True):
         assert same_weights(one.model, two.model)
+    # The next resume without any key goes on with what this one asked for.
+    assert (tmp_path / "grown" / "config.yaml").read_text() == (tmp_path / "straight" / "config.yaml").read_text()
 
 
 def test_a_damaged_checkpoint_is_never_taken_for_whole(tmp_path):
