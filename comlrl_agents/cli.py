@@ -229,8 +229,19 @@ def report(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run fol
     typer.echo(write_report(folder))
 
 
+def wait_briefly() -> None:
+    """Let threads that wait for each other sleep soon, unless the user has said how they wait.
+
+    By default they spin until their core is taken away. On two cores that saves 6 %, and beside one other process a
+    small run took seventeen times as long as without. libgomp reads this when torch is imported.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = "10000"
+
+
 def main() -> None:
     """The console script. Modules in the working directory can be named, as with ``python -m``."""
+    wait_briefly()
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
     app()

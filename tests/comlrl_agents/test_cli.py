@@ -1,6 +1,7 @@
 """The command line: what it hands to the trainer, what it refuses, and how it says so."""
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from comlrl_agents import cli_train
+from comlrl_agents import cli, cli_train
 from comlrl_agents.cli import app
 from comlrl_agents.columns import columns
 from comlrl_agents.config import MADPOConfig, MADPOIterConfig
@@ -296,3 +297,14 @@ def test_a_resume_computes_as_its_run_began(tmp_path: Path) -> None:
     finally:
         torch.set_num_threads(threads)
         torch.set_float32_matmul_precision(precision)
+
+
+@pytest.mark.parametrize("said", [None, "OMP_WAIT_POLICY", "GOMP_SPINCOUNT"])
+def test_threads_wait_briefly_unless_told_otherwise(said, monkeypatch):
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    if said is not None:
+        monkeypatch.setenv(said, "ACTIVE" if said == "OMP_WAIT_POLICY" else "7")
+    before = dict(os.environ)
+    cli.wait_briefly()
+    assert dict(os.environ) == (before if said else before | {"GOMP_SPINCOUNT": "10000"})
