@@ -110,10 +110,13 @@ def find_decoder(model: nn.Module) -> type[Decoder] | None:
     """
     known, state = _known.setdefault(model, {}), _state(model)
     if state not in known:
+        if len(known) >= _MOST_STATES:  # hooks that come and go
+            known.clear()
         known[state] = next((kind for kind in (LeanDecoder, CachedDecoder) if _agrees(model, kind)), None)
     return known[state]
 
 
+_MOST_STATES = 16
 _known: "WeakKeyDictionary[nn.Module, dict[Hashable, type[Decoder] | None]]" = WeakKeyDictionary()
 
 

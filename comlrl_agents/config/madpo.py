@@ -18,7 +18,7 @@ class MADPOConfig(PreferenceConfig):
     """Direct preference optimisation of a team; one collection, then ``num_train_epochs`` over its pairs."""
 
     dpo_beta: float = 0.1
-    """How hard a margin is pushed: the loss is −log σ(beta · margin)."""
+    """How hard a margin is pushed: the loss is -log sigmoid(beta * margin)."""
     # Ours: variants of the loss, all off by default
     loss_type: Literal["sigmoid", "ipo"] = "sigmoid"
     """sigmoid, or the squared distance of the margin from a target (IPO)."""

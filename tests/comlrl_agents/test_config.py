@@ -211,4 +211,4 @@ def test_every_field_says_what_it_does(kind):
     texts = descriptions(kind)
     assert set(texts) == set(kind.__dataclass_fields__)
     assert all(text[0].isupper() or text.startswith(("mp:", "sigmoid", "iac")) for text in texts.values())
-    assert all(text.endswith(".") for text in texts.values())
+    assert all(text.endswith(".") and text.isascii() for text in texts.values())  # terminals know that everywhere

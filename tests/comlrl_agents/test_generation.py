@@ -355,6 +355,15 @@ def test_changes_of_a_module_are_felt_even_if_they_begin_with_none(change, where
     assert generate(model, PROMPTS, 4, FREE, EOS, seeded()) != plain
 
 
+def test_a_head_of_zeros_says_nothing_of_what_comes_behind_it():
+    """The cap of 0 is 0, so a capped model with a fresh head would pass for one without a cap."""
+    model = copy.deepcopy(family("gemma2"))
+    assert model.config.final_logit_softcapping is not None
+    with torch.no_grad():
+        model.get_output_embeddings().weight.zero_()
+    assert find_head(model) is None
+
+
 def test_parts_that_are_replaced_are_felt():
     model = copy.deepcopy(family("llama"))
     plain = generate(model, PROMPTS, 4, FREE, EOS, seeded())
