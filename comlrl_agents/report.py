@@ -38,6 +38,7 @@ REWARD_MODEL_COLUMNS = {
     **CHECK_COLUMNS,
     "kl/reference": "KL to the initial team",
 }
+MOST_CHECKS = 10
 LANGUAGE = ("drift", "mean_length", "repetition", "clipped_ratio")
 
 
@@ -176,7 +177,20 @@ def _reward_model(lines: Sequence[Mapping[str, float]]) -> list[str]:
         "A learned reward has no zero of its own: watch its changes, and whether the task's reward goes with it. Means "
         "over the joint responses of the round's last check."
     )
-    return ["## The reward model", said, table(["round", *(REWARD_MODEL_COLUMNS[name] for name in names)], rows)]
+    parts = ["## The reward model", said, table(["round", *(REWARD_MODEL_COLUMNS[name] for name in names)], rows)]
+    last = max(rounds)
+    checks = [line for line in lines if "reward_check/task_mean" in line and line.get("round") == last]
+    if len(checks) > 1:
+        names = [name for name in (*CHECK_COLUMNS, "kl/reference") if any(name in line for line in checks)]
+        rows = [(number(line["step"]), *(number(line.get(name)) for name in names)) for line in _spread(checks)]
+        parts += [f"Checks of round {last}:", table(["step", *(REWARD_MODEL_COLUMNS[name] for name in names)], rows)]
+    return parts
+
+
+def _spread(lines: Sequence[Mapping[str, float]]) -> list[Mapping[str, float]]:
+    """At most ``MOST_CHECKS`` of the lines, evenly spread, the first and the last among them."""
+    count = min(len(lines), MOST_CHECKS)
+    return [lines[round(at * (len(lines) - 1) / (count - 1))] for at in range(count)]
 
 
 def _language(lines: Sequence[Mapping[str, float]]) -> str:

@@ -92,6 +92,22 @@ def test_a_learned_reward_stands_beside_the_tasks(tmp_path: Path):
     assert rows == ["| 1 | 0.875 | 1.5 | 0.125 |  | 0.0625 |", "| 2 | 0.75 | 2.5 | 0.5 | -0.25 |  |"]
 
 
+def test_how_the_two_rewards_went_within_the_last_round_is_shown(tmp_path: Path):
+    check = "reward_check/"
+    with Tracker(tmp_path, report_to=()) as tracker:
+        tracker.log(5, {"round": 1, check + "learned_mean": 9.0, check + "task_mean": 9.0})
+        for step in range(12):
+            values = {check + "learned_mean": 4.0 + step, check + "task_mean": 0.5 - step / 32}
+            tracker.log(10 + step, {"round": 2, **values})
+    section = write_report(tmp_path).read_text(encoding="utf-8").split("Checks of round 2:\n")[1].split("\n## ")[0]
+    header, _, *rows = [line for line in section.splitlines() if line.startswith("|")]
+    assert header == "| step | learned reward | task reward |"
+    assert len(rows) == 10
+    assert rows[0] == "| 10 | 4 | 0.5 |"
+    assert rows[-1] == "| 21 | 15 | 0.1562 |"
+    assert len(set(rows)) == 10
+
+
 @pytest.mark.parametrize("metrics", [{"loss": 0.5}, {"kl/reference": 0.5, "rollout/reward_mean": 1.0}])
 def test_a_run_that_learned_no_reward_has_no_such_table(tmp_path: Path, metrics: dict[str, float]):
     with Tracker(tmp_path, report_to=()) as tracker:
