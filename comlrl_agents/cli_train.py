@@ -84,6 +84,10 @@ def read_command(algorithm: str, assignments: Sequence[str], file: Path | None, 
     if not resume or file is not None:
         return keys
     kept = run_folder(algorithm, keys) / "config.yaml"
+    if keys.env is None and not kept.is_file():
+        raise ConfigError(
+            f"output_dir: {kept.parent} holds no run to go on with; name its folder, or start one with env="
+        )
     return read_keys(assignments, kept) if kept.is_file() else keys
 
 

@@ -62,7 +62,7 @@ def test_a_run_is_resumed_with_its_own_settings_and_only_what_starts_is_noted(
     assert longer.exit_code == 0, longer.output
     assert (tmp_path / "run" / "command.txt").read_text() == "comlrl train 'number 1'\ncomlrl train 'number 5'\n"
     nowhere = train("magrpo", f"output_dir={tmp_path / 'other'}", "--resume")
-    assert "env: is missing" in nowhere.stderr
+    assert "holds no run to go on with" in nowhere.stderr
 
 
 @pytest.mark.parametrize("name", ["madpo-iter", "MADPOIterTrainer"])
