@@ -330,6 +330,7 @@ def test_a_deceived_reward_model_rings_and_a_team_that_learns_or_stands_still_do
     assert rings(task, deceived, reward_check__learned_mean=flat) == [False] * 6
     assert rings(task, deceived[::-1], reward_check__learned_mean=rising) == [False] * 6
     assert rings(task, deceived) == [False] * 6
+    assert rings(task, [0.9, 0.8, 0.3, 0.2], reward_check__learned_mean=rising) == [False] * 4  # too few to tell
 
 
 def test_a_value_that_is_not_finite_rings_and_moves_no_other_rule():
