@@ -182,10 +182,9 @@ def _covered(model: nn.Module) -> tuple[Any, nn.Linear, bool]:
         not (is_small or exact_on_cpu(head.linear.weight))
         or is_changed
         or any(type(linear) is not nn.Linear for linear in linears)
-        or len(backbone.layers) != backbone.config.num_hidden_layers
         or not set(rotations.values() if isinstance(rotations, dict) else [rotations]) <= _ROTATIONS
         or getattr(backbone.config, "attn_logit_softcapping", None) is not None
         or getattr(backbone.config, "use_bidirectional_attention", False)
     ):
-        raise TypeError(f"this {type(model).__name__} has parts, hooks or a size that the lean decoder does not know")
+        raise TypeError(f"this {type(model).__name__} has parts or hooks that the lean decoder does not know")
     return backbone, head.linear, is_small
