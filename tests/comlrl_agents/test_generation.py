@@ -350,6 +350,7 @@ def test_changes_of_a_module_are_felt_even_if_they_begin_with_none(change, where
     plain = generate(model, PROMPTS, 4, FREE, EOS, seeded())
     change(model.get_submodule(where), scale)
     assert find_decoder(model) is not LeanDecoder
+    assert (find_head(model) is None) == (where == "lm_head")  # else log-probabilities would read its weights
     assert generate(model, PROMPTS, 4, FREE, EOS, seeded()) == plain
     scale[0] = 2.0
     assert generate(model, PROMPTS, 4, FREE, EOS, seeded()) != plain
