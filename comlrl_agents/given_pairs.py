@@ -5,6 +5,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from comlrl_agents.config import PreferenceConfig
 from comlrl_agents.policy import LLMPolicy
 from comlrl_env.errors import ConfigError
 from comlrl_env.records import RoundFile
@@ -27,6 +28,10 @@ def pair_files(place: str | Path) -> list[Path]:
             f"pairs: {path} holds no iteration_0001.json; give a file or folder of pairs, or a run folder"
         )
     return found
+
+
+COLLECTING = ("preference_num_", "preference_pairs_", "preference_scoring_", "pair_selection", "comparator_")
+"""How the names of the settings begin that only collection reads."""
 
 
 class GivenPairs:
@@ -53,6 +58,23 @@ class GivenPairs:
                     f"pairs: {file.path} holds pairs of {found} agents, and the team has {num_agents}; give the pairs "
                     "of a team of that size"
                 )
+
+    def remarks(self, agents: Sequence[str], args: PreferenceConfig) -> list[str]:
+        """What a person may not expect: other agents' pairs, and settings that pairs of one's own leave no work."""
+        named = next((file[0].agents for file in self._files if len(file)), None)
+        said = []
+        if named and list(named) != list(agents):
+            said.append(
+                f"pairs: are those of the agents {', '.join(named)}, and this environment's are {', '.join(agents)}: "
+                "is it the same task?"
+            )
+        fields = type(args).__dataclass_fields__
+        unused = [
+            name for name in fields if name.startswith(COLLECTING) and getattr(args, name) != fields[name].default
+        ]
+        if unused:
+            said.append(f"pairs: are given, so nothing is collected, and {', '.join(unused)} does nothing")
+        return said
 
     @property
     def sizes(self) -> list[int]:

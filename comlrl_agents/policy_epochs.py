@@ -145,7 +145,9 @@ class PolicyEpochs:
         sampled = sample_groups(run.env, buffer, run.policies, rngs, self.args.num_generations, concurrent=mp)
         scoring = perf_counter()
         groups = [group.scored(rewards) for group, rewards in zip(sampled, score(sampled), strict=True)]
-        run.progress.env_steps += sum(len(group.rewards) for group in groups)
+        scored = sum(len(group.rewards) for group in groups)
+        run.progress.env_steps += scored
+        run.progress.task_steps += scored if self.compared_samples is None else 0
         window.add_rollout(groups, scoring - began, perf_counter() - scoring)
         return [group for group in (g.judged() for g in groups) if len(group.rewards) >= self.learner.least_group]
 
@@ -161,16 +163,15 @@ class PolicyEpochs:
 
     def _log(self, window: Window, *, last: bool) -> None:
         run, rows = self.run, [sample_row(group) for group in window.groups[-4:]]
-        metrics = window.metrics()
+        metrics, compared = window.metrics(), dict[str, float]()
         if self.compared_samples is None and window.rewards:
             metrics["turn_1/reward_mean"] = metrics["rollout/reward_mean"]
             metrics["turn_1/expected_return"] = metrics.get("rollout/return_mean", metrics["rollout/reward_mean"])
         elif self.compared_samples and window.groups:
             compared, rows = beside_the_task(window.groups, self.task_reward, self.compared_samples)
-            metrics |= compared
         if last:  # once per epoch: it reads the initial weights
             metrics |= run.drift(window.samples)
-        run.log(metrics)
+        run.log(metrics | compared, show=last and bool(compared))
         run.tracker.log_time(run.progress.updates, window.seconds)
         run.tracker.log_samples(
             run.progress.updates, [{"round": run.progress.round, "phase": "policy", **row} for row in rows[:4]]

@@ -19,6 +19,7 @@ REPORT, CURVE, COMMAND = "report.md", "learning_curve.png", "command.txt"
 LONGEST_TEXT = 800
 ROUND_COLUMNS = {
     "env_step": "joint responses",
+    "task_step": "scored by the task",
     TRAINING: "training reward",
     EVALUATION: "evaluation reward",
     "pairs/kept": "pairs",

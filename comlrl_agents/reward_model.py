@@ -24,7 +24,7 @@ class JointRewardModel(ScalarModel):
 
     ``backbone``: the body of a causal language model; ``max_length``: tokens of a text (None: the body's context),
     longer ones are cut as :func:`~comlrl_agents.reward_text.encode_joint` says; ``seed``: of the fresh head.
-    ``num_agents``: how many agents' texts it was fitted to, None where that is not known.
+    ``agents``: names of the agents to whose texts it was fitted, in their order; None where they are not known.
 
     Raises ConfigError when ``max_length`` is not a number from 1 to the body's context.
     """
@@ -33,7 +33,7 @@ class JointRewardModel(ScalarModel):
         super().__init__(backbone, seed)
         self.tokenizer = tokenizer
         self.max_length = max_length
-        self.num_agents: int | None = None
+        self.agents: tuple[str, ...] | None = None
         text_room(backbone.config, max_length)
 
     @classmethod
@@ -79,7 +79,7 @@ class JointRewardModel(ScalarModel):
         try:
             settings = json.loads((path / SETTINGS).read_text(encoding="utf-8"))
             model = cls(*load_body(path), settings["max_length"])
-            model.num_agents = settings["num_agents"]
+            model.agents = None if settings["agents"] is None else tuple(settings["agents"])
             load_head(model, path / HEAD)
         except (ConfigError, *UNREADABLE, KeyError, TypeError) as error:
             raise ConfigError(
@@ -93,7 +93,7 @@ class JointRewardModel(ScalarModel):
         """Write body, head, tokenizer and settings into a folder."""
         path = Path(folder)
         save_scalar(self, self.tokenizer, path)
-        settings = {"max_length": self.max_length, "num_agents": self.num_agents}
+        settings = {"max_length": self.max_length, "agents": self.agents}
         (path / SETTINGS).write_text(json.dumps(settings) + "\n", encoding="utf-8")
 
     def encode(self, texts: Sequence[Joint]) -> list[Row]:
@@ -111,18 +111,26 @@ class JointRewardModel(ScalarModel):
         return found
 
     def judge(self, prompts: Mapping[str, str], joint_responses: Sequence[Mapping[str, str]]) -> list[float]:
-        """Rewards of several joint responses to one item, by agent name; ``prompts`` in the order of the team.
+        """Rewards of several joint responses to one item; prompts and responses by agent name.
 
-        This is what ``PreferenceWrapper.step(score=…)`` and :class:`comlrl_env.wrappers.ScoredBy` call.
+        They are read in the order of ``agents``, for agents of other names in that of ``prompts``. This is what
+        ``PreferenceWrapper.step(score=…)`` and :class:`comlrl_env.wrappers.ScoredBy` call.
 
         Raises:
-            ConfigError: it was fitted to a team of another size.
+            ConfigError: it was fitted to a team of another size, or a response is not one text of each agent.
 
         """
-        if self.num_agents not in (None, len(prompts)):
+        if self.agents is not None and len(self.agents) != len(prompts):
             raise ConfigError(
-                f"reward model: was fitted to the texts of {self.num_agents} agents and must judge as many, actually "
+                f"reward model: was fitted to the texts of {len(self.agents)} agents and must judge as many, actually "
                 f"{list(prompts)}; take it for the task and the collaboration_mode of its run"
             )
-        asked = list(prompts.values())
-        return self.score([(asked, [responses[agent] for agent in prompts]) for responses in joint_responses])
+        for responses in joint_responses:
+            if not isinstance(responses, Mapping) or set(responses) != set(prompts):
+                raise ConfigError(
+                    f"reward model: a joint response must hold one text of each of {list(prompts)}, actually "
+                    f"{responses!r:.200}; give a list of dictionaries with those keys"
+                )
+        names = self.agents if self.agents is not None and set(self.agents) == set(prompts) else tuple(prompts)
+        asked = [prompts[agent] for agent in names]
+        return self.score([(asked, [responses[agent] for agent in names]) for responses in joint_responses])

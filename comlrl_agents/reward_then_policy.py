@@ -102,7 +102,7 @@ class RewardThenPolicy:
             self.source, self.tokenizer, max_length=self.args.reward_max_length, seed=seed, device=str(self.device)
         )
         model.compute_dtype = pick_dtype(self.args.dtype, self.device).value
-        model.num_agents = len(self.run.agents)
+        model.agents = tuple(self.run.agents)
         return model.requires_grad_(False)
 
     def _fit_model(self, sample: PairSample, save: Callable[[], Path]) -> None:
@@ -139,7 +139,7 @@ class RewardThenPolicy:
             if last or len(window) == self.args.logging_steps:
                 means = {name: float(np.mean([s[name] for s in window])) for name in stats}
                 collected = float(np.mean([pair.candidate_reward_mean for pair in trained]))
-                if self._labelled_by_model:
+                if run.progress.labelled_by_model:
                     means["turn_1/learned_reward_mean"] = collected
                 else:
                     means["turn_1/reward_mean"] = means["turn_1/expected_return"] = collected
@@ -148,11 +148,6 @@ class RewardThenPolicy:
             phase = phase_shown("fit", run.progress.fit_epoch, self.args.reward_num_train_epochs)
             loss = stats["reward_model/loss"]
             run.tracker.progress(run.progress.round, self.args.rounds, phase, start + len(pairs), len(order), loss=loss)
-
-    @property
-    def _labelled_by_model(self) -> bool:
-        """Whether scores of the round's pairs are learned ones, which no curve should show beside the task's."""
-        return getattr(self.args, "preference_scoring_reward", "task") == "reward_model" and self.run.progress.round > 1
 
     def _split(self, sample: PairSample) -> tuple[list[PreferencePair], list[PreferencePair]]:
         """Pairs to learn from, and those of the items held out: pairs of one item share their candidates.

@@ -20,6 +20,9 @@ HEADLINE = (
     "loss",
     "rewards/accuracies",
     "pairs/kept",
+    "reward_model/held_out_accuracy",
+    "reward_check/learned_mean",
+    "reward_check/task_mean",
 )
 """The metrics worth a line on the console, in this order."""
 

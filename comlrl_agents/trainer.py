@@ -58,6 +58,15 @@ class Learning(Protocol):
         """Continue where ``state`` stopped."""
 
 
+def refuse_greedy(args: TeamConfig, why: str) -> None:
+    """Raise ConfigError where the team's sampling gives one and the same answer each time, which is no use ``why``."""
+    for name, greedy in (("temperature", 0), ("top_k", 1)):
+        if getattr(args, name) == greedy:
+            raise ConfigError(
+                f"{name}: {greedy} samples the same answer every time, and {why}; raise it (`comlrl eval` allows it)"
+            )
+
+
 class Trainer:
     """Trains a team of language models on an environment; the base of the trainers, which say how.
 
@@ -268,6 +277,7 @@ class Trainer:
         counters = {
             "round": min(self.progress.round, self.args.rounds),
             "env_step": self.progress.env_steps,
+            "task_step": self.progress.task_steps,
             "reference_env_step": self.progress.reference_env_steps,
         }
         self.tracker.log(self.progress.updates, counters | metrics, show=show)

@@ -26,7 +26,7 @@ from comlrl_agents.replay import PairSample
 from comlrl_agents.reward_then_policy import RewardThenPolicy
 from comlrl_agents.sides import CandidateSource, Side
 from comlrl_agents.team import check_frozen, load_frozen
-from comlrl_agents.trainer import Trainer
+from comlrl_agents.trainer import Trainer, refuse_greedy
 from comlrl_agents.types import Policy
 from comlrl_env.candidates import ScoreFunction
 from comlrl_env.errors import ConfigError
@@ -66,6 +66,8 @@ class PreferenceTrainer(Trainer):
         self._comparator_models = self._seat_players()
         if self._pairs is not None:
             self.given = GivenPairs(self._pairs, self.args.num_actors, self.args.rounds)
+        elif self.args.comparator is None or self.args.comparator.policy in ("current", "current_copy"):
+            refuse_greedy(self.args, "answers that are all alike make no pair")
 
     def _seat_players(self) -> Any:
         """The comparator's models by name, as objects or as policies, with policies in place of players' names."""
@@ -102,13 +104,19 @@ class PreferenceTrainer(Trainer):
     def _collect_round(self) -> None:
         resets = self.items.draw(self.streams["items"])
         if self.given is not None:
+            if self.progress.round == 1:
+                for remark in self.given.remarks(self.agents, self.args):
+                    self.tracker.console(remark, style="yellow")
             pairs, retokenised = self.given.of_round(self.progress.round, self.policies)
             sample = self._draw(pairs, resets)
             self.log({"pairs/kept": len(pairs), "pairs/retokenised": retokenised, **sample.round_shares()})
             self._say_if_idle("the given folder has none for it")
             return
-        collection = self._compare(resets)
+        score = self._score()
+        collection = self._compare(resets, score)
         self.progress.env_steps += collection.scored
+        self.progress.task_steps += collection.scored if score is None else 0
+        self.progress.labelled_by_model = score is not None
         sample = self._draw(collection.pairs, resets)
         # Where policies learn from samples of their own, those say at the end of an epoch what these would say again.
         known = self.progress.updates > 0 and self.learning.measures_drift
@@ -120,14 +128,14 @@ class PreferenceTrainer(Trainer):
         )
         self._say_if_idle(collection.without_pairs())
 
-    def _compare(self, resets: Sequence[Reset]) -> Collection:
+    def _compare(self, resets: Sequence[Reset], score: ScoreFunction | None) -> Collection:
         rngs = [self.streams[f"policy/{agent}"] for agent in self.agents]
         mp = self.args.parallel_training == "mp"
         team = Side(self.policies, rngs, self.args.preference_num_candidates, concurrent=mp)
         self.tracker.progress(self.progress.round, self.args.rounds, "collect", 0, len(resets))
 
         def against(other: CandidateSource | None) -> Collection:
-            return collect(self.wrapper, resets, team, other, self.streams["selection"], self._score())
+            return collect(self.wrapper, resets, team, other, self.streams["selection"], score)
 
         with self.timed("collect"):
             if self.comparator is None:
@@ -198,6 +206,10 @@ class MARLHFTrainer(PreferenceTrainer):
     config_class = MARLHFConfig
     args: MARLHFConfig
 
+    def _check_args(self) -> None:
+        super()._check_args()
+        refuse_greedy(self.args, "policies learn from how answers to one prompt differ")
+
     def __init__(
         self, *arguments: Any, critics: Sequence[Any] | None = None, critic_model: Any = None, **named: Any
     ) -> None:
@@ -231,6 +243,9 @@ class RLTrainer(Trainer):
 
     config_class = RLConfig
     args: RLConfig
+
+    def _check_args(self) -> None:
+        refuse_greedy(self.args, "policies learn from how answers to one prompt differ")
 
     def __init__(
         self, *arguments: Any, critics: Sequence[Any] | None = None, critic_model: Any = None, **named: Any

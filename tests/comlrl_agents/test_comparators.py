@@ -5,7 +5,21 @@ import numpy as np
 import pytest
 import torch
 
-from comlrl_agents import LLMPolicy, MADPOIterConfig, MADPOIterTrainer, ScriptedPolicy, generation
+from comlrl_agents import (
+    LLMPolicy,
+    MADPOConfig,
+    MADPOIterConfig,
+    MADPOIterTrainer,
+    MADPOTrainer,
+    MARLHFConfig,
+    MARLHFIterConfig,
+    MARLHFIterTrainer,
+    MARLHFTrainer,
+    RLConfig,
+    RLTrainer,
+    ScriptedPolicy,
+    generation,
+)
 from comlrl_agents.comparators import Comparator, ComparatorRule, open_comparator, same_tokenizer
 from comlrl_agents.policy_history import frozen_copies
 from comlrl_agents.questions import Start
@@ -308,6 +322,31 @@ class PairAdapter:
     def parse_completion(self, text, item, n):
         words = text.split()
         return (words + [""] * n)[:n] if words else None
+
+
+@pytest.mark.parametrize(
+    ("make", "config"),
+    [
+        (MADPOTrainer, MADPOConfig()),
+        (MADPOIterTrainer, MADPOIterConfig()),
+        (MADPOIterTrainer, MADPOIterConfig(comparator_policy="current_copy")),
+        (MARLHFTrainer, MARLHFConfig()),
+        (MARLHFIterTrainer, MARLHFIterConfig(comparator_policy="history")),
+        (RLTrainer, RLConfig(rl_algorithm="iac")),
+    ],
+)
+def test_sampling_that_gives_one_answer_only_is_refused_where_answers_must_differ(tmp_path, make, config):
+    team = [word_policy(0), word_policy(1)]
+    for field, value in (("temperature", 0.0), ("top_k", 1)):
+        with pytest.raises(ConfigError, match=f"^{field}: {value:g} samples the same answer every time"):
+            make(ColourEnv(), agents=team, args=replace(config, **{field: value}), output_dir=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_greedy_team_is_compared_with_another_one(tmp_path):
+    players = [ScriptedPolicy(lambda p, r: "red"), ScriptedPolicy(lambda p, r: "green")]
+    trainer(tmp_path, given=players, comparator_policy="model", temperature=0.0, num_iterations=1).train()
+    assert pairs_of(tmp_path)
 
 
 def test_one_actor_writes_all_roles(tmp_path):

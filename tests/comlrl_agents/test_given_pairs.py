@@ -104,6 +104,20 @@ def test_tokens_of_another_tokenizer_are_not_trained_on(tmp_path):
     assert pairs[0].winner[0].prompt_ids is None
 
 
+def test_what_given_pairs_leave_without_effect_is_said_once(tmp_path, capsys):
+    theirs = [structs.replace(pair, agents=("left_0", "right_1")) for pair in GOOD[:2]]
+    place = stored(tmp_path / "pairs", theirs, theirs)
+    settings = {"num_iterations": 2, "num_train_epochs": 1, "report_to": ["console"], "temperature": 0.0}
+    iterative = {"cls": MADPOIterTrainer, "config": MADPOIterConfig, **settings}
+    trainer(tmp_path / "a", place, preference_pairs_per_sample=None, comparator_policy="history", **iterative).train()
+    said = capsys.readouterr().out
+    assert said.count("pairs: are given, so nothing is collected, and preference_pairs_per_sample, comparator_pol") == 1
+    assert said.count("pairs: are those of the agents left_0, right_1, and this environment's are a, b") == 1
+    ours = [structs.replace(pair, agents=("a", "b")) for pair in GOOD[:2]]
+    trainer(tmp_path / "b", stored(tmp_path / "ours", ours, GOOD), **iterative).train()
+    assert "pairs: " not in capsys.readouterr().out
+
+
 def test_pairs_of_another_team_and_empty_places_are_refused(tmp_path):
     pair = token_pair(np.random.default_rng(0), agents=3)
     place = stored(tmp_path / "three", [structs.replace(pair, loser=bare(pair.loser), winner=bare(pair.winner))])

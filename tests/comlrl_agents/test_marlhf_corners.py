@@ -364,7 +364,7 @@ def test_a_setting_that_would_do_nothing_is_refused(fields, text):
 def test_a_damaged_limit_is_found_at_loading(tmp_path):
     reward_model().save_pretrained(tmp_path)
     for wrong in ("abc", -3, 1.5, True):
-        (tmp_path / "reward_model.json").write_text(json.dumps({"max_length": wrong, "num_agents": 2}))
+        (tmp_path / "reward_model.json").write_text(json.dumps({"max_length": wrong, "agents": ["a", "b"]}))
         with pytest.raises(ConfigError, match="must hold whole files"):
             JointRewardModel.from_pretrained(tmp_path, device="cpu")
 

@@ -80,6 +80,7 @@ def test_a_team_learns_the_toy_from_the_task(tmp_path, base, name, fields):
     assert ("agent_1/drift" in logged) == ("drift_samples" in fields)
     assert ("kl/reference" in logged) == bool(fields.get("reference_kl_enabled"))
     assert lines(tmp_path)[-1]["env_step"] == args.num_train_epochs * 4 * 8
+    assert lines(tmp_path)[-1]["task_step"] == args.num_train_epochs * 4 * 8
 
 
 def test_marlhf_fits_a_reward_model_and_learns_from_it(tmp_path, base, monkeypatch):
@@ -105,6 +106,7 @@ def test_marlhf_fits_a_reward_model_and_learns_from_it(tmp_path, base, monkeypat
     # Oracle calls: the collection, three joint responses per logged line, evaluations; not the rollouts.
     assert len(asked) == 6 * 40 + 6 * 3 + 4 * sum("eval/num_samples" in line for line in logged)
     assert logged[-1]["env_step"] == 6 * 40 + 6 * 6 * 8
+    assert logged[-1]["task_step"] == 6 * 40
     row = next(row for row in lines(tmp_path, "samples.jsonl") if row["phase"] == "policy")
     assert {"learned_reward", "reward", "responses"} <= set(row)
     loaded = JointRewardModel.from_pretrained(tmp_path / "model" / "reward_model")
@@ -155,6 +157,8 @@ def test_rounds_fit_a_fresh_model_and_may_label_with_the_last(tmp_path, base, mo
     pairs = json.loads((tmp_path / "pairs" / "iteration_0002.json").read_text())["pairs"]
     rewards = {p[side] for p in pairs for side in ("winner_reward", "loser_reward")}
     assert not rewards <= {0.0, 0.5, 1.0}
+    per_round = [line["task_step"] for line in lines(tmp_path) if "pairs/kept" in line]
+    assert len(set(per_round)) == 1 < len(per_round)  # only the first round asked the task
 
 
 def test_drift_is_measured_once_per_state_of_the_team(tmp_path, base):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from comlrl_agents import report
-from comlrl_agents.curve import EVALUATION, TRAINING, curves
+from comlrl_agents.curve import EVALUATION, LEARNED, TASK, TRAINING, checks, curves, draw_curve
 from comlrl_agents.report import before_and_after, write_report
 from comlrl_agents.tracking import Tracker
 
@@ -163,6 +163,26 @@ def test_one_collection_is_drawn_over_updates():
     lines += [{"step": step, "env_step": 100, EVALUATION: step / 10} for step in (2, 4)]
     axis, found = curves(lines)
     assert (axis, found[EVALUATION]) == ("step", {0: 0.1, 2: 0.2, 4: 0.4})
+
+
+def test_the_picture_shows_both_rewards_of_the_same_samples_round_by_round(monkeypatch: pytest.MonkeyPatch):
+    lines = [{"step": 0, "env_step": 0, "round": 1, EVALUATION: 0.1}]
+    for step, one, learned, task in ((1, 1, 0.5, 0.25), (2, 1, 1.5, 0.125), (3, 2, -4.0, 0.5)):
+        lines.append({"step": step, "env_step": 8 * step, "round": one, LEARNED: learned, TASK: task})
+    lines.append({"step": 4, "env_step": 40, "round": 2, LEARNED: 9.0})  # the task could judge none
+    assert checks(lines, "env_step") == [[(8, 0.5, 0.25), (16, 1.5, 0.125)], [(24, -4.0, 0.5)]]
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    drawn: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path: drawn.append(self))
+    for some in (lines, lines[:1]):
+        draw_curve(some, Path("nowhere.png"), "a run")
+    rewards, tasks, learned = drawn[0].axes
+    assert [list(line.get_ydata()) for line in rewards.lines] == [[0.1]]
+    assert [list(line.get_ydata()) for line in tasks.lines] == [[0.25, 0.125], [0.5]]
+    assert [list(line.get_ydata()) for line in learned.lines] == [[0.5, 1.5], [-4.0]]  # two models: no line between
+    assert len(drawn[1].axes) == 1
 
 
 def test_the_picture_is_a_png_and_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -239,3 +239,21 @@ def test_a_nan_stops_before_a_weight_changes():
     with pytest.raises(TrainingError, match="the rewards of item 'item-0' must be finite"):
         RewardFit(model, RewardFitRule()).learn(pairs_of(2))
     assert same_weights(before, model.backbone)
+
+
+def test_a_judge_reads_agents_by_name_and_says_what_it_cannot_read(tmp_path):
+    model = reward_model()
+    model.agents = ("a", "b")
+    model.save_pretrained(tmp_path)
+    judge = JointRewardModel.from_pretrained(tmp_path).judge
+    prompts, answers = dict(zip("ab", PROMPTS, strict=True)), {"a": "red", "b": "green gold"}
+    (direct,) = model.score([(PROMPTS, ("red", "green gold"))])
+    (turned,) = model.score([(PROMPTS[::-1], ("green gold", "red"))])
+    assert direct != turned
+    assert judge(prompts, [answers]) == judge({"b": PROMPTS[1], "a": PROMPTS[0]}, [answers]) == [direct]
+    # Agents of other names are read in the order in which they are given.
+    others = {"y": PROMPTS[1], "x": PROMPTS[0]}
+    assert judge(others, [{"x": "red", "y": "green gold"}]) == [turned]
+    for wrong in ({"a": "red"}, {"a": "red", "c": "gold"}, "red"):
+        with pytest.raises(ConfigError, match=r"must hold one text of each of \['a', 'b'\], actually "):
+            judge(prompts, [answers, wrong])

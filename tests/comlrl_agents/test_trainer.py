@@ -78,7 +78,7 @@ def test_the_run_folder_holds_what_the_design_names(tmp_path):
         "agent_1/drift", "agent_1/repetition", "oracle/error_rate", "oracle/timeout_rate", "replay/round_1",
     } <= logged  # fmt: skip
     counted = lines(tmp_path)[-1]
-    assert counted["env_step"] == 3 * 2 * (8 + 8)
+    assert counted["env_step"] == counted["task_step"] == 3 * 2 * (8 + 8)
     kept = sum(r["num_pairs"] for r in rounds)
     assert counted["reference_env_step"] == 2 * kept
 
