@@ -150,10 +150,12 @@ def _run(env: Any, args: config.MADPOIterConfig, keys: RunKeys) -> str:
     )
     rows = [["metric", "value"], *([name, f"{value:.4g}"] for name, value in outcome.metrics.items())]
     statuses = Counter(turn["status"] for row in outcome.samples for turn in row["turns"])
+    found, asked = len(outcome.samples), args.eval_num_samples
     return "\n".join(
         [
             columns(rows),
             "",
+            *([f"items: {found}, all that there are (num_eval_samples is {asked})"] if found < asked else []),
             interval(outcome.returns),
             "statuses: " + ", ".join(f"{name} {count}" for name, count in statuses.items()),
         ]

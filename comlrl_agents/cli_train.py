@@ -112,7 +112,9 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
     env_id = keys.need_env()
     env, eval_env = make_env(env_id, keys.env_arguments), make_eval_env(keys)
     args = config.from_mapping(config_class, {"num_agents": len(env.possible_agents), **keys.fields, **chosen.fixed})
-    keys = replace(keys, agents="tiny" if keys.agents is None else keys.agents)
+    if keys.agents is None:
+        say("agents: none are named; the embedded model of this kit, agents=tiny, is taken")
+        keys = replace(keys, agents="tiny")
     if keys.pairs is not None and not issubclass(config_class, config.PreferenceConfig):
         raise ConfigError(f"pairs: {algorithm} learns from rewards, not from pairs; leave it out")
     given = {} if keys.pairs is None else {"pairs": keys.pairs}

@@ -10,7 +10,9 @@ from torch import nn
 from comlrl_agents.config import TeamConfig
 from comlrl_agents.model_source import check_source, load_tokenizer, named_in
 from comlrl_agents.placement import checkpoint_gradients, float32_weights, per_agent, pick_device, pick_dtype
+from comlrl_agents.player_policy import PREFIX
 from comlrl_agents.policy import LLMPolicy, load_policy
+from comlrl_agents.scalar_model import HEAD
 from comlrl_agents.types import Policy
 from comlrl_env.errors import ConfigError
 
@@ -130,13 +132,28 @@ def _devices(given: Any, config: TeamConfig, field: str) -> list[Any]:
 
 
 def _found(source: Any, index: int, field: str) -> Any:
-    """The folder of this agent inside one that holds a saved team; anything else as it is, a name as text."""
+    """The folder of this agent inside one that holds a saved team; anything else as it is, a name as text.
+
+    Raises ConfigError for what is no language model: a player, a run's whole folder, a reward model or critic.
+    """
     if not isinstance(source, str | os.PathLike):
         return source
+    if str(source).startswith(PREFIX):
+        raise ConfigError(
+            f"{field}: {source} is a scripted player, which cannot learn; give a model (players answer as "
+            "comparator_model_name= and in `comlrl eval`)"
+        )
     folder = Path(source).expanduser()
     own = folder / f"agent_{index}"
     if own.is_dir():
         return str(own)
+    if (folder / "model" / "agent_0").is_dir():
+        raise ConfigError(f"{field}: {folder} is the folder of a run; give its trained team, {folder / 'model'}")
+    if (folder / HEAD).is_file():
+        raise ConfigError(
+            f"{field}: {folder} holds a reward model or a critic, which gives a number to texts and writes none; give "
+            "the folder of a language model"
+        )
     saved = sorted(path.name for path in folder.glob("agent_*"))
     if saved:
         raise ConfigError(

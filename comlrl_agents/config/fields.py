@@ -142,9 +142,10 @@ def to_mapping(config: CheckedFields) -> dict[str, Any]:
 
 
 def unknown_name(what: str, name: str, known: list[str]) -> str:
-    """The text of an error about a name that nobody knows, with the nearest known one."""
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(sorted(known))}"
+    """The text of an error about a name that nobody knows, with those that have its words, or else the nearest one."""
+    words = set(name.split("_"))
+    near = [one for one in known if words <= set(one.split("_"))] or difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else f"; known: {', '.join(sorted(known))}"
     return f"{what} {name!r}{hint}"
 
 

@@ -80,7 +80,7 @@ class PolicyFields(TeamConfig):
         super().check_combinations()
         if not self.has_critics and self.num_generations < 2:
             raise ConfigError(
-                f"num_generations: {self.rl_algorithm!r} compares the responses to one item and needs at least 2, "
+                f"num_generations: {self.rl_algorithm!r} learns from groups of at least 2 joint responses to an item, "
                 f"actually {self.num_generations}; raise it, or use 'iac' or 'maac'"
             )
         if self.batch_size > self.rollout_buffer_size:

@@ -82,6 +82,12 @@ def test_eval_of_players_says_nothing_of_sampling():
     assert "sampling" not in result.stdout
 
 
+def test_eval_says_when_there_are_fewer_items_than_asked_for(scripted_team: dict[str, Any]):
+    told = {count: run("eval", f"env={TASK}", "agents=tiny", f"num_eval_samples={count}").stdout for count in (10, 11)}
+    assert "items:" not in told[10]
+    assert "items: 10, all that there are (num_eval_samples is 11)" in told[11]
+
+
 def test_eval_can_take_another_split(scripted_team: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     played: list[str] = []
     score = TwoWords.score

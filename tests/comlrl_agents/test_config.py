@@ -59,6 +59,8 @@ API = {"comparator_policy": "api", "comparator_api_url": "http://h"}
 CODEX = {"comparator_api_format": "codex", "comparator_api_model": "m"}
 ILLEGAL = [
     (MADPOConfig, {"temperatura": 1.0}, "did you mean 'temperature'?"),
+    (RLConfig, {"kl_coef": 1.0}, "did you mean 'reference_kl_coef'?"),
+    (RLConfig, {"devices": "cpu"}, "did you mean 'agent_devices' or 'critic_devices' or 'reference_devices'?"),
     (MADPOConfig, {"temperature": -1.0}, "temperature: must be at least 0, actually -1.0"),
     (MADPOConfig, {"temperature": math.nan}, "temperature: "),
     (MADPOConfig, {"temperature": math.inf}, "temperature: "),

@@ -329,7 +329,7 @@ def test_a_critic_that_is_missing_or_not_used_is_refused(fields, given, text):
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"num_generations": 1}, "num_generations: 'magrpo' compares the responses to one item and needs at least 2"),
+        ({"num_generations": 1}, "num_generations: 'magrpo' learns from groups of at least 2 joint responses"),
         ({"train_batch_size": 4}, "train_batch_size: must not exceed the 2 items of rollout_buffer_size"),
         ({"ppo_epochs": 2}, "ppo_epochs: more than one pass over a buffer needs ppo_clip_range"),
         ({"use_separate_critic": False}, "use_separate_critic: False puts value heads on the actors"),

@@ -5,6 +5,7 @@ import torch
 
 from comlrl_agents import team
 from comlrl_agents.config import MADPOConfig
+from comlrl_agents.reward_model import JointRewardModel
 from comlrl_agents.team import load_frozen, load_team
 from comlrl_agents.types import Sampling
 from comlrl_env.errors import ConfigError
@@ -68,6 +69,23 @@ def test_a_tokenizer_may_be_named(tmp_path):
     assert loaded.tokenizer.get_vocab() == own.tokenizer.get_vocab()
     with pytest.raises(ConfigError, match=r"^tokenizer: model '/nowhere/at/all'"):
         load_team("tiny", "/nowhere/at/all", MADPOConfig())
+
+
+def test_what_writes_no_text_is_no_agent(tmp_path, monkeypatch):
+    judge = tmp_path / "run" / "model" / "reward_model"
+    policy = word_policy()
+    JointRewardModel(policy.model, policy.tokenizer).save_pretrained(judge)
+    (judge.parent / "agent_0").mkdir()
+    monkeypatch.setattr(team, "load_policy", None)
+    for given, rule in (
+        ("player:gold", "agents: player:gold is a scripted player, which cannot learn"),
+        (str(tmp_path / "run"), f"agents: {tmp_path / 'run'} is the folder of a run; give .*{judge.parent}$"),
+        (str(judge), f"agents: {judge} holds a reward model or a critic"),
+    ):
+        with pytest.raises(ConfigError, match=rule):
+            load_team(given, None, MADPOConfig())
+    with pytest.raises(ConfigError, match=f"^comparator_agents: {judge} holds a reward model"):
+        load_frozen([str(judge)] * 2, None, MADPOConfig())
 
 
 def test_a_team_that_is_too_small_is_refused_before_anything_is_loaded(tmp_path, monkeypatch):
