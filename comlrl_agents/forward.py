@@ -1,9 +1,10 @@
 """One call for all causal models: what differs between their forward methods, and between library versions,
-is here.
+is here; and the mode in which they are called.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -27,6 +28,18 @@ def forward(
     if last_only and "logits_to_keep" in takes:
         inputs["logits_to_keep"] = 1
     return module(**inputs)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in eval mode; afterwards, also after an error, every module is in the mode that it was in."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def is_as_defined(module: nn.Module) -> bool:

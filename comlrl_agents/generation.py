@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from comlrl_agents.decoders import Decoder, find_decoder
+from comlrl_agents.forward import evaluating
 from comlrl_agents.sampler import Sampler
 from comlrl_agents.types import Sampling
 from comlrl_env.errors import TrainingError
@@ -55,15 +56,13 @@ def generate_draws(
     """What :func:`generate` gives for each of ``draws``, with all of them in one batch."""
     if not prompt_ids or not sum(n for n, _ in draws) or sampling.max_new_tokens < 1:
         return [[[([], False) for _ in range(n)] for _ in prompt_ids] for n, _ in draws]
-    training = model.training
-    model.eval()
-    kind = find_decoder(model)
-    if kind is None:
-        parts = [_generate_by_model(model, prompt_ids, n, sampling, eos_ids, source) for n, source in draws]
-        samples = [sample for part in parts for sample in part]
-    else:
-        samples = _generate_in_batches(kind, model, prompt_ids, draws, sampling, eos_ids)
-    model.train(training)
+    with evaluating(model):
+        kind = find_decoder(model)
+        if kind is None:
+            parts = [_generate_by_model(model, prompt_ids, n, sampling, eos_ids, source) for n, source in draws]
+            samples = [sample for part in parts for sample in part]
+        else:
+            samples = _generate_in_batches(kind, model, prompt_ids, draws, sampling, eos_ids)
     rest = iter(samples)
     return [[[next(rest) for _ in range(n)] for _ in prompt_ids] for n, _ in draws]
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from comlrl_agents.embedding_rows import is_large_lookup
-from comlrl_agents.forward import is_as_defined
+from comlrl_agents.forward import evaluating, is_as_defined
 
 _ELEMENTS_IN_CACHE = 1 << 20
 """Rows are worked on in blocks of about this many logits, so that successive passes find them in the cache."""
@@ -114,14 +114,11 @@ def inherit_head(model: nn.Module, twin: nn.Module) -> None:
 def _agrees(model: nn.Module, backbone: nn.Module, linear: nn.Linear) -> bool:
     ids = torch.arange(6, device=linear.weight.device).view(2, 3) % linear.out_features
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
-    training = model.training
-    model.eval()
-    hidden = getattr(backbone(**inputs), "last_hidden_state", None)
-    logits = model(**inputs).logits
+    with evaluating(model):
+        hidden = getattr(backbone(**inputs), "last_hidden_state", None)
+        logits = model(**inputs).logits
     # Of a head of zeros nothing can be told: what comes behind it may leave 0 as it is.
-    same = hidden is not None and torch.equal(linear(hidden), logits) and bool(logits.any())
-    model.train(training)
-    return same
+    return hidden is not None and torch.equal(linear(hidden), logits) and bool(logits.any())
 
 
 def target_logprobs(linear: nn.Linear, hidden: Tensor, targets: Tensor) -> Tensor:

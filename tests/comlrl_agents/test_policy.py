@@ -194,3 +194,20 @@ def test_a_script_is_a_policy():
     assert groups[0][0] == Generation(groups[0][0].text)
     assert groups[1][0].text.startswith("b-")
     assert policy.generate(["a"]) == policy.generate(["a"])
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_sampling_leaves_every_module_in_its_mode(broken, monkeypatch):
+    policy = word_policy(sampling=EIGHT)
+    frozen = policy.model.model.layers[0]
+    policy.model.train()
+    frozen.eval()
+    if broken:
+        monkeypatch.setattr("comlrl_agents.generation.find_decoder", lambda model: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            policy.generate(["red"])
+    else:
+        policy.generate(["red"])
+    modes = {name: module.training for name, module in policy.model.named_modules()}
+    of_frozen = {name for name in modes if name.startswith("model.layers.0")}
+    assert of_frozen == {name for name, training in modes.items() if not training}
