@@ -45,7 +45,7 @@ def test_its_examples_run_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         code = compile(example, "README.md", "exec")
         if "trainer.train()" not in example:
             exec(code, names)
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
     env = names["env"]
     prompts, _ = env.reset(seed=0)  # type: ignore[attr-defined]  # the one of from_functions
     _, rewards, *_ = env.step(dict(zip(prompts, ["short", "much longer"], strict=True)))  # type: ignore[attr-defined]
