@@ -61,7 +61,8 @@ def describe_keys(name: str) -> str:
     """Every key of an algorithm with its default, and below it what it does."""
     chosen = find_algorithm(name)
     defaults = config.to_mapping(chosen.config_class()(**chosen.fixed))
-    shown = {f"{key}=": text for key, text in RUN_KEYS.items()}
+    takes_pairs = issubclass(chosen.config_class(), config.PreferenceConfig)
+    shown = {f"{key}=": text for key, text in RUN_KEYS.items() if key != "pairs" or takes_pairs}
     texts = config.descriptions(chosen.config_class())
     shown |= {f"{key}={config_text(value)}": texts[key] for key, value in defaults.items() if key not in chosen.fixed}
     blank = " " * 4

@@ -16,6 +16,7 @@ def run(*arguments):
 @pytest.mark.parametrize("name", ["magrpo", "mareinforce", "marloo", "maremax", "iac", "maac"])
 def test_a_back_end_is_an_algorithm_of_its_own(name):
     keys = run("train", name, "--keys").output.splitlines()
+    assert "pairs=" not in keys  # it would be refused
     assert "num_generations=4" in keys
     assert not [key for key in keys if key.startswith(("rl_algorithm=", "preference_", "reward_"))]
     other = "magrpo" if name == "iac" else "iac"
@@ -26,6 +27,7 @@ def test_a_back_end_is_an_algorithm_of_its_own(name):
 
 def test_marlhf_takes_a_back_end_and_the_keys_of_both_halves():
     keys = run("train", "marlhf-iter", "--keys").output
+    assert "\npairs=\n" in keys
     for key in (
         "rl_algorithm=magrpo",
         "reward_num_train_epochs=2",
