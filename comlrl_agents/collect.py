@@ -29,9 +29,10 @@ class Collection:
     ``samples``: for each agent the team's own generations (not the comparator's), in order. ``scored``: how many joint
     responses the environment judged, failures included. ``asked`` and ``missing``: candidates that were wanted from
     the comparator, and those that it could not give; ``requests``: what a remote one took. ``examples``: joint
-    responses as text with their rewards.
+    responses as text with their rewards. ``by_task``: whether the task scored them, and no other judge.
     """
 
+    by_task: bool = True
     pairs: list[PreferencePair] = field(default_factory=list)
     samples: list[list[Generation]] = field(default_factory=list)
     scored: int = 0
@@ -57,9 +58,12 @@ class Collection:
             stats["comparator/failed"] = float(self.missing)
             stats |= {f"comparator/{name}": float(count) for name, count in self.requests.items()}
         if self.rewards:
-            stats["collect/reward_mean"] = math.fsum(self.rewards) / len(self.rewards)
+            stats["collect/reward_mean" if self.by_task else "collect/learned_reward_mean"] = math.fsum(
+                self.rewards
+            ) / len(self.rewards)
         for name, values in self.counts.items():
             mean = name in ("gap_mean", "distinct_winners", "distinct_losers")
+            name = name if self.by_task or name != "gap_mean" else "learned_gap_mean"  # noqa: PLW2901
             stats[f"pairs/{name}"] = math.fsum(values) / len(values) if mean else float(sum(values))
         return stats | completion_metrics(self.samples)
 
@@ -113,7 +117,7 @@ def collect(
         TrainingError: not one joint response of any item could be judged, or the comparator gave not one candidate.
 
     """
-    result = Collection(samples=[[] for _ in team.policies])
+    result = Collection(by_task=score is None, samples=[[] for _ in team.policies])
     sides: list[CandidateSource] = [team] if comparator is None else [team, comparator]
     chunk = max(1, MAX_ROWS // max(side.num_candidates for side in sides))
     reason = ""
@@ -204,6 +208,7 @@ def _judge(
                 comparator_raw_reward=raw[other] if iterative else None,
                 item_key=str(item_key) if item_key is not None else f"seed-{reset.seed}",
                 agents=tuple(agents),
+                by_task=score is None,
             )
         )
     result.examples.append(

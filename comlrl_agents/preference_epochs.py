@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from comlrl_agents.learners.madpo import MADPO
 from comlrl_agents.progress import phase_shown
-from comlrl_agents.replay import PairSample
+from comlrl_agents.replay import PairSample, candidate_means
+from comlrl_agents.tracking import weighted_means
+from comlrl_env.types import PreferencePair
 
 if TYPE_CHECKING:
     from comlrl_agents.config import MADPOConfig
@@ -59,17 +59,19 @@ class PreferenceEpochs:
         run, progress = self.run, self.run.progress
         order = run.streams["shuffle"].permutation(len(sample))
         size = self.args.batch_size
-        window: list[dict[str, float]] = []
+        window: list[tuple[int, dict[str, float]]] = []
+        trained: list[PreferencePair] = []
         for start in range(0, len(order), size):
             pairs = [sample[int(i)] for i in order[start : start + size]]
             done = (progress.epoch + start / len(order)) / self.args.num_train_epochs
             stats = self.learner.learn(pairs, progress=(progress.round - 1 + done) / self.args.rounds)
             progress.updates += 1
-            window.append(stats)
+            window.append((len(pairs), stats))
+            trained += pairs
             last = start + size >= len(order)
             if last or progress.updates % self.args.logging_steps == 0:
-                run.log({name: float(np.mean([s[name] for s in window])) for name in stats})
-                window = []
+                run.log(weighted_means(window) | candidate_means(trained))
+                window, trained = [], []
             phase = phase_shown("learn", progress.epoch, self.args.num_train_epochs)
             run.tracker.progress(
                 progress.round, self.args.rounds, phase, start + len(pairs), len(order), loss=stats["loss"]

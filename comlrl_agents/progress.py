@@ -69,7 +69,6 @@ class Progress:
     """The counters of a run. ``round`` is 1-based; ``sample``: where the pairs lie that the round trains on.
 
     ``env_steps``: joint responses that were scored; ``task_steps``: those of them that the task itself scored.
-    ``labelled_by_model``: a learned reward scored the round's pairs, which no curve should show as the task's.
     ``items``: seeds of the round's items, each with whether the item is asked for by index. ``fit_epoch``: epochs of
     the round's reward model that are done; ``items_seen``: items that policy learning has sampled for, in all rounds.
     """
@@ -88,7 +87,6 @@ class Progress:
     items: list[tuple[int, bool]] = field(default_factory=list)
     fit_epoch: int = 0
     items_seen: int = 0
-    labelled_by_model: bool = False
 
     def begin_learning(self, resets: Sequence[Reset]) -> None:
         """Note the round's items; its learning begins."""

@@ -1,5 +1,6 @@
 """The replay buffer: which stored pairs of this and earlier rounds a round trains on (ALGORITHMS 7)."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,20 @@ def round_weights(rule: ReplayRule, num_rounds: int) -> np.ndarray:
     ages = np.arange(min(eligible, num_rounds))
     weights = np.power(rule.decay, ages) if rule.decay is not None else np.ones(len(ages))
     return np.asarray(weights / weights.sum())
+
+
+def candidate_means(pairs: Sequence[PreferencePair]) -> dict[str, float]:
+    """Mean score of the candidates that the pairs came from: ``turn_1/reward_mean`` and ``turn_1/expected_return`` of
+    those that the task scored, ``turn_1/learned_reward_mean`` of the others, which no curve should show beside them.
+    """
+    means: dict[str, float] = {}
+    for by_task, names in (
+        (True, ("turn_1/reward_mean", "turn_1/expected_return")),
+        (False, ("turn_1/learned_reward_mean",)),
+    ):
+        known = [pair.candidate_reward_mean for pair in pairs if pair.by_task == by_task]
+        means |= dict.fromkeys(names, math.fsum(known) / len(known)) if known else {}
+    return means
 
 
 def draw_within(size: int, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -66,7 +66,7 @@ class PreferenceTrainer(Trainer):
         self._comparator_models = self._seat_players()
         if self._pairs is not None:
             self.given = GivenPairs(self._pairs, self.args.num_actors, self.args.rounds)
-        elif self.args.comparator is None or self.args.comparator.policy in ("current", "current_copy"):
+        elif self.args.comparator is None or self.args.comparator.policy in ("current", "current_copy", "history"):
             refuse_greedy(self.args, "answers that are all alike make no pair")
 
     def _seat_players(self) -> Any:
@@ -116,7 +116,6 @@ class PreferenceTrainer(Trainer):
         collection = self._compare(resets, score)
         self.progress.env_steps += collection.scored
         self.progress.task_steps += collection.scored if score is None else 0
-        self.progress.labelled_by_model = score is not None
         sample = self._draw(collection.pairs, resets)
         # Where policies learn from samples of their own, those say at the end of an epoch what these would say again.
         known = self.progress.updates > 0 and self.learning.measures_drift

@@ -105,6 +105,7 @@ def _to_record(pair: PreferencePair, where: str) -> PairRecord:
         winner_finished=ours.finished,
         loser_finished=theirs.finished,
         later_turns=later or None,
+        by_task=pair.by_task,
     )
     check_record(record, where)
     return record
@@ -139,6 +140,7 @@ def _to_pair(record: PairRecord, where: str) -> PreferencePair:
         comparator_raw_reward=record.comparator_raw_reward,
         item_key=record.item_key,
         agents=None if record.agents is None else tuple(record.agents),
+        by_task=record.by_task,
     )
 
 

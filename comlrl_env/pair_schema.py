@@ -51,6 +51,7 @@ class PairRecord(msgspec.Struct, omit_defaults=True):
     winner_finished: list[bool | None] | None = None
     loser_finished: list[bool | None] | None = None
     later_turns: list[LaterTurn] | None = None
+    by_task: bool = True
 
 
 def check_record(record: PairRecord, where: str) -> None:

@@ -82,7 +82,8 @@ class PreferencePair(msgspec.Struct, frozen=True, kw_only=True):
     """A preferred and a rejected joint response to one item, turn by turn (one turn is the ordinary case).
 
     Rewards are processed oracle scores; ``raw_rewards`` (winner, loser), ``target_raw_reward`` and
-    ``comparator_raw_reward`` are scores before the reward processor and exist in iterative training only.
+    ``comparator_raw_reward`` are scores before the reward processor and exist in iterative training only. ``by_task``:
+    whether the environment scored them, and not another judge such as a reward model.
     """
 
     winner: tuple[JointTurn, ...]
@@ -95,3 +96,4 @@ class PreferencePair(msgspec.Struct, frozen=True, kw_only=True):
     comparator_raw_reward: float | None = None
     item_key: str | None = None
     agents: tuple[str, ...] | None = None
+    by_task: bool = True

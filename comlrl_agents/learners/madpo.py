@@ -89,8 +89,6 @@ class MADPO:
 
         for_each_agent(backward, models, concurrent=self.optimisation.concurrent)
         stats = {"loss": loss.item(), **preference_metrics(logps, margins, self.loss.beta)}
-        reward_mean = sum(pair.candidate_reward_mean for pair in pairs) / len(pairs)
-        stats |= {"turn_1/reward_mean": reward_mean, "turn_1/expected_return": reward_mean}
         return stats | self.optimizer.step(progress)
 
     def state_dict(self) -> dict[str, Any]:
