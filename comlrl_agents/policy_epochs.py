@@ -122,7 +122,7 @@ class PolicyEpochs:
             progress.items_seen += len(buffer)
             latest = window.latest_reward
             last = start + len(buffer) >= len(order)
-            if last or len(window.stats) >= self.args.logging_steps:
+            if last or len(window.updates) >= self.args.logging_steps:
                 judged, failed = judged + len(window.rewards), failed + window.failed
                 if last and not judged:
                     raise TrainingError(
@@ -156,9 +156,10 @@ class PolicyEpochs:
         experiences = self.learner.assess(groups) if groups else []
         for _ in range(self.args.ppo_epochs):
             for start in range(0, len(experiences), self.args.batch_size):
-                stats = self.learner.learn(experiences[start : start + self.args.batch_size], progress)
+                batch = experiences[start : start + self.args.batch_size]
+                size = sum(len(experience.group.rewards) for experience in batch)
+                window.updates.append((size, self.learner.learn(batch, progress)))
                 self.run.progress.updates += 1
-                window.stats.append(stats)
         window.seconds["update"] += perf_counter() - began
 
     def _log(self, window: Window, *, last: bool) -> None:

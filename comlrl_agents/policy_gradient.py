@@ -1,7 +1,7 @@
 """Weighing what agents said: the gradient of a policy loss, accumulated over the tokens they really produced."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -135,10 +135,11 @@ def accumulate(
 
     Returns the loss and the log-probabilities of all responses, (N,), detached.
     """
-    prompts, completions = tokens_of([experience.group for experience in batch], agent)
-    advantages = torch.cat([experience.advantages[agent] for experience in batch])
+    batch = _evened(batch)
     if clip is not None:
         return _accumulate_clipped(policy, batch, agent, optimisation, clip)
+    prompts, completions = tokens_of([experience.group for experience in batch], agent)
+    advantages = torch.cat([experience.advantages[agent] for experience in batch])
     with policy.computing():
         logps = backward_weighted(
             policy.model,
@@ -149,6 +150,15 @@ def accumulate(
             micro_batch_tokens=optimisation.micro_batch_tokens,
         ).cpu()
     return policy_gradient_loss(logps, advantages).item(), logps
+
+
+def _evened(batch: Sequence[Experience]) -> list[Experience]:
+    """Advantages scaled so that a mean over all responses is one over groups of their means (ALGORITHMS 10), also where
+    groups have lost responses to failed scores.
+    """
+    total = sum(len(experience.group.rewards) for experience in batch)
+    share = [total / (len(batch) * len(experience.group.rewards)) for experience in batch]
+    return [replace(one, advantages=one.advantages * factor) for one, factor in zip(batch, share, strict=True)]
 
 
 def _accumulate_clipped(

@@ -8,6 +8,7 @@ import numpy as np
 
 from comlrl_agents.collect import completion_metrics
 from comlrl_agents.rollouts import Group, Scorer
+from comlrl_agents.tracking import weighted_means
 from comlrl_agents.types import Generation
 
 LEAST_CORRELATED = 4
@@ -17,12 +18,13 @@ LEAST_CORRELATED = 4
 class Window:
     """Rollouts and updates between two logged lines.
 
-    ``groups``: those that were learned from. ``latest``: the known rewards of the last buffer. ``samples``: of each
-    agent, in the last buffer. ``seconds``: by phase.
+    ``updates``: the statistics of each, with the number of its joint responses. ``groups``: those that were learned
+    from. ``latest``: the known rewards of the last buffer. ``samples``: of each agent, in the last buffer.
+    ``seconds``: by phase.
     """
 
     def __init__(self) -> None:
-        self.stats: list[dict[str, float]] = []
+        self.updates: list[tuple[int, dict[str, float]]] = []
         self.groups: list[Group] = []
         self.rewards: list[float] = []
         self.latest: list[float] = []
@@ -48,8 +50,7 @@ class Window:
 
     def metrics(self) -> dict[str, float]:
         """Means over the window; without those of rewards when not one joint response could be scored."""
-        names = self.stats[0] if self.stats else ()
-        stats = {name: float(np.mean([stats[name] for stats in self.stats])) for name in names}
+        stats = weighted_means(self.updates)
         if self.rewards:
             stats["rollout/reward_mean"] = float(np.mean(self.rewards))
             stats["rollout/reward_std"] = float(np.std(self.rewards))

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +18,32 @@ from comlrl_agents.scored_states import Row
 from comlrl_env.errors import ConfigError
 
 SETTINGS = "reward_model.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSettings:
+    """What stands beside the weights of a saved reward model."""
+
+    max_length: int | None
+    agents: tuple[str, ...] | None
+
+
+def saved_settings(name: str | os.PathLike[str]) -> SavedSettings | None:
+    """Those of a folder that :meth:`JointRewardModel.save_pretrained` wrote; None for any other name. Loads no weights.
+
+    Raises ConfigError when they are damaged.
+    """
+    path = Path(name).expanduser() / SETTINGS
+    if not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return SavedSettings(found["max_length"], None if found["agents"] is None else tuple(found["agents"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"reward model {str(name)!r}: {SETTINGS} must hold max_length and agents, actually reading it ends with "
+            f"{type(error).__name__}: {error}; copy the folder again, or train the reward model anew"
+        ) from error
 
 
 class JointRewardModel(ScalarModel):
@@ -77,11 +104,12 @@ class JointRewardModel(ScalarModel):
             )
         where = pick_device(device).value
         try:
-            settings = json.loads((path / SETTINGS).read_text(encoding="utf-8"))
-            model = cls(*load_body(path), settings["max_length"])
-            model.agents = None if settings["agents"] is None else tuple(settings["agents"])
+            settings = saved_settings(path)
+            assert settings is not None
+            model = cls(*load_body(path), settings.max_length)
+            model.agents = settings.agents
             load_head(model, path / HEAD)
-        except (ConfigError, *UNREADABLE, KeyError, TypeError) as error:
+        except (ConfigError, *UNREADABLE) as error:
             raise ConfigError(
                 f"reward model {str(folder)!r}: must hold whole files as save_pretrained wrote them, actually loading "
                 f"ends with {type(error).__name__}: {error}; copy the folder again, or train the reward model anew"
@@ -126,7 +154,8 @@ class JointRewardModel(ScalarModel):
                 f"{list(prompts)}; take it for the task and the collaboration_mode of its run"
             )
         for responses in joint_responses:
-            if not isinstance(responses, Mapping) or set(responses) != set(prompts):
+            texts = responses.values() if isinstance(responses, Mapping) and set(responses) == set(prompts) else [None]
+            if not all(isinstance(text, str) for text in texts):
                 raise ConfigError(
                     f"reward model: a joint response must hold one text of each of {list(prompts)}, actually "
                     f"{responses!r:.200}; give a list of dictionaries with those keys"

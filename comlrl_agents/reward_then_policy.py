@@ -4,17 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from comlrl_agents.learners.marlhf import RewardFit
 from comlrl_agents.model_source import load_config, load_tokenizer, named_in
 from comlrl_agents.placement import pick_device, pick_dtype
 from comlrl_agents.policy_epochs import PolicyEpochs
 from comlrl_agents.progress import phase_shown
-from comlrl_agents.replay import PairSample
-from comlrl_agents.reward_model import JointRewardModel
+from comlrl_agents.replay import PairSample, candidate_means
+from comlrl_agents.reward_model import JointRewardModel, saved_settings
 from comlrl_agents.reward_text import encode_joint, text_room
 from comlrl_agents.rollouts import LearnedReward
+from comlrl_agents.tracking import weighted_means
 from comlrl_env.errors import ConfigError
 from comlrl_env.types import PreferencePair
 
@@ -46,11 +45,22 @@ class RewardThenPolicy:
             )
         self.source = name
         own = args.reward_model_name is None
+        inside = Path(name).expanduser() / "model" / "reward_model"
+        if not own and inside.is_dir():
+            raise ConfigError(f"reward_model_name: {name} is the folder of a run; give its reward model, {inside}")
         with named_in("reward_model_name"):
             self.tokenizer = run.policies[0].tokenizer if own else load_tokenizer(name)
             config = load_config(name)
         nothing = [""] * len(run.agents)
-        encode_joint(self.tokenizer, [(nothing, nothing)], text_room(config, args.reward_max_length))
+        saved = saved_settings(name)
+        if saved is not None and saved.agents is not None and len(saved.agents) != len(nothing):
+            raise ConfigError(
+                f"reward_model_name: {name} was fitted to the texts of {len(saved.agents)} agents "
+                f"({', '.join(saved.agents)}), and this team has {len(nothing)}; begin with another model"
+            )
+        own_limit = None if saved is None else saved.max_length
+        limit = own_limit if args.reward_max_length is None else args.reward_max_length
+        encode_joint(self.tokenizer, [(nothing, nothing)], text_room(config, limit))
         given = args.reward_model_device
         self.device = run.policies[0].device if given is None else pick_device(given, "reward_model_device").value
         self.reward_model: JointRewardModel | None = None
@@ -112,12 +122,18 @@ class RewardThenPolicy:
             self._fit = RewardFit(self.reward_model, self.args.reward_fit)
         assert self._fit is not None
         trained, held_out = self._split(sample)
+        if not held_out and self.args.reward_held_out_share > 0:
+            self.run.tracker.console(
+                f"reward model: reward_held_out_share={self.args.reward_held_out_share:g} of so few items is none, so "
+                "nothing tells how it judges answers that it has not seen; raise it, or items_per_round"
+            )
         while progress.fit_epoch < self.args.reward_num_train_epochs:
             self._fit_epoch(self._fit, trained, held_out)
             progress.fit_epoch += 1
             if progress.fit_epoch < self.args.reward_num_train_epochs:
                 save()
         self._fit.centre(trained)
+        self.run.log(self._fit.worth_of_nothing(trained))
         # The optimizer's state and the gradients go before the policies' memory comes.
         self._fit = None
         assert self.reward_model is not None
@@ -129,20 +145,15 @@ class RewardThenPolicy:
     def _fit_epoch(self, fit: RewardFit, trained: list[PreferencePair], held_out: list[PreferencePair]) -> None:
         run, size = self.run, self.args.reward_train_batch_size
         order = run.streams["reward_shuffle"].permutation(len(trained))
-        window: list[dict[str, float]] = []
+        window: list[tuple[int, dict[str, float]]] = []
         for start in range(0, len(order), size):
             pairs = [trained[int(i)] for i in order[start : start + size]]
             stats = fit.learn(pairs)
             run.progress.updates += 1
-            window.append(stats)
+            window.append((len(pairs), stats))
             last = start + size >= len(order)
             if last or len(window) == self.args.logging_steps:
-                means = {name: float(np.mean([s[name] for s in window])) for name in stats}
-                collected = float(np.mean([pair.candidate_reward_mean for pair in trained]))
-                if run.progress.labelled_by_model:
-                    means["turn_1/learned_reward_mean"] = collected
-                else:
-                    means["turn_1/reward_mean"] = means["turn_1/expected_return"] = collected
+                means = weighted_means(window) | candidate_means(trained)
                 run.log(means | (fit.measure(held_out) if last else {}), show=last)
                 window = []
             phase = phase_shown("fit", run.progress.fit_epoch, self.args.reward_num_train_epochs)

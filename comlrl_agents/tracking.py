@@ -1,5 +1,6 @@
 """The memory of a run: metrics, samples and timings in its folder, with copies for whoever wants them."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -148,6 +149,14 @@ class Tracker:
         if self._sinks is None:
             self._sinks = [make(self.folder, self._purge_step) for make in self._makers]
         return self._sinks
+
+
+def weighted_means(updates: Sequence[tuple[int, Mapping[str, float]]]) -> dict[str, float]:
+    """Each figure's mean over updates, each with its size: one of twice as many pairs or items counts twice."""
+    if not updates:
+        return {}
+    sizes = [size for size, _ in updates]
+    return {name: math.fsum(size * stats[name] for size, stats in updates) / sum(sizes) for name in updates[0][1]}
 
 
 def headline(step: int, metrics: Mapping[str, float]) -> str:

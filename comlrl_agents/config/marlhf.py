@@ -18,7 +18,8 @@ class MARLHFConfig(PolicyFields, PreferenceConfig):
     """One collection, one fit of a reward model, then ``num_train_epochs`` of policy learning over the items.
 
     ``reward_model_name``: a model whose body every fit begins with, under a fresh head, or the folder of a saved reward
-    model, which goes on with its own. ``reward_max_length`` None: what the model's context holds.
+    model, which goes on with its own. ``reward_max_length`` None: what the model's context holds, or
+    the limit of a saved reward model.
     """
 
     reward_model_name: str | None = None
@@ -32,7 +33,8 @@ class MARLHFConfig(PolicyFields, PreferenceConfig):
     reward_train_batch_size: int = 1
     """Pairs per update of the reward model."""
     reward_max_length: int | None = None
-    """Most tokens of a joint text, longer ones are cut; none takes the model's context."""
+    """Most tokens of a joint text, longer ones are cut; none takes the model's context, or a saved reward model's own
+    limit."""
     reward_freeze_backbone: bool = False
     """Learn the head alone."""
     # Ours; neither is learned from

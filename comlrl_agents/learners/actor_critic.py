@@ -83,7 +83,7 @@ class ActorCritic:
         rows = [expected(critic, self._rows(groups, index), budget) for index, critic in enumerate(self.critics)]
         values = torch.stack(rows * len(self.policies) if self.central else rows)
         advantages = torch.cat([experience.returns for experience in begun], dim=1) - values
-        if self.rule.normalize and advantages.shape[1] > 1:  # of a single one nothing would be left
+        if self.rule.normalize:  # of a single response nothing is left: it says nothing about which is better
             advantages = standardised(advantages)
         sizes = [len(group.rewards) for group in groups]
         return [

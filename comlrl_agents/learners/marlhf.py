@@ -20,6 +20,8 @@ from comlrl_agents.scalar_model import lookups
 from comlrl_env.errors import TrainingError
 from comlrl_env.types import JointTurn, PreferencePair
 
+_EMPTY = 8
+
 _CENTRED_ON = 128
 """Pairs whose mean reward becomes 0: of 256 joint responses its standard error is a sixteenth of their spread."""
 
@@ -81,8 +83,8 @@ class RewardFit:
 
     @torch.no_grad()
     def centre(self, pairs: Sequence[PreferencePair]) -> None:
-        """Move all rewards so that those of ``pairs`` (of the first 128) are 0 on average, as Ouyang et al. 2022 do
-        (section 3.5).
+        """Move all rewards so that those of ``pairs`` (of 128 spread evenly over them) are 0 on average, as Ouyang et
+        al. 2022 do (section 3.5).
 
         The loss sees differences only and leaves the zero anywhere, but a policy without a baseline of its own
         (``mareinforce``) is pushed away from every answer that lies below it.
@@ -91,7 +93,7 @@ class RewardFit:
             TrainingError: a reward is not finite.
 
         """
-        pairs = pairs[:_CENTRED_ON]
+        pairs = pairs[:: -(-len(pairs) // _CENTRED_ON)]  # one item's pairs stand side by side
         values = self.model.rewards([text for text, _ in _sides(pairs)], self.rule.micro_batch_tokens)
         _refuse_non_finite(pairs, *_per_side(pairs, values.cpu()))
         self.model.head.bias.sub_(values.mean())
@@ -103,7 +105,18 @@ class RewardFit:
             return {}
         values = self.model.rewards([text for text, _ in _sides(pairs)], self.rule.micro_batch_tokens).cpu()
         winners, losers = _per_side(pairs, values)
-        return {f"reward_model/held_out_{name}": value for name, value in _metrics(winners, losers).items()}
+        found = _metrics(winners, losers) | {"pairs": float(len(pairs))}
+        return {f"reward_model/held_out_{name}": value for name, value in found.items()}
+
+    @torch.no_grad()
+    def worth_of_nothing(self, pairs: Sequence[PreferencePair]) -> dict[str, float]:
+        """The mean reward of answers that are all empty, to the first eight different prompts of the pairs.
+
+        After :meth:`centre` real answers are worth 0 on average; where this is far above, silence deceives the model.
+        """
+        asked = list(dict.fromkeys(turn.prompts for pair in pairs for turn in pair.winner))[:_EMPTY]
+        values = self.model.rewards([(prompts, [""] * len(prompts)) for prompts in asked], self.rule.micro_batch_tokens)
+        return {"reward_model/empty_mean": values.mean().item()}
 
 
 def _sides(pairs: Sequence[PreferencePair]) -> Iterator[tuple[Joint, int]]:

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from comlrl_agents.logprobs import sequence_logprobs
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.policy_gradient import PolicyRule
 from comlrl_agents.policy_learners import make_policy_learner
-from comlrl_agents.policy_losses import standardised
 from comlrl_agents.policy_window import Window, beside_the_task
 from comlrl_agents.rollouts import Group, TaskReward
 from comlrl_agents.scalar_model import ScalarModel, backbone_of
@@ -217,12 +217,14 @@ def test_rewards_far_from_zero_keep_their_differences():
     assert experience.advantages[0].numpy() == pytest.approx(by_hand)
 
 
-def test_a_single_response_in_a_buffer_is_learned_from():
+def test_of_a_single_response_in_a_buffer_normalising_leaves_nothing():
     policies = [word_policy(0), word_policy(1)]
-    learner = iac(policies, [critic(5), critic(6)], PolicyRule(normalize=True))
-    (experience,) = learner.assess(groups_of(1, rewards=(3.0,)))
-    assert experience.advantages[0].item() == pytest.approx(3.0 - experience.values[0].item())
-    assert standardised(experience.advantages).abs().max() == 0
+    for normalize in (True, False):
+        learner = iac(policies, [critic(5), critic(6)], PolicyRule(normalize=normalize))
+        (experience,) = learner.assess(groups_of(1, rewards=(1e3,)))
+        # Not 1000 beside a buffer of several, whose advantages are of the order of 1.
+        left = 0.0 if normalize else 1e3 - experience.values[0].item()
+        assert experience.advantages[0].item() == pytest.approx(left)
     with pytest.raises(ConfigError, match="advantage_normalization: needs at least 2 joint responses in a buffer"):
         RLConfig(rl_algorithm="iac", num_generations=1, rollout_buffer_size=1)
     RLConfig(rl_algorithm="iac", num_generations=1, rollout_buffer_size=1, advantage_normalization=False)
@@ -292,7 +294,7 @@ def test_another_base_of_the_reward_model_does_not_resume(tmp_path, base):
     marlhf(tmp_path / "run", base, policies=named(base), reward_model_name=None, num_train_epochs=1).train()
     resumed = marlhf(tmp_path / "run", base, policies=named(str(other)), reward_model_name=None, num_train_epochs=2)
     with pytest.raises(
-        CheckpointError, match="reward model was 'base0' when the checkpoint was written and is 'other'"
+        CheckpointError, match=f"reward model was '{Path(base).name}' when the checkpoint was written and is 'other'"
     ):
         resumed.train(resume_from_checkpoint=True)
 
@@ -375,6 +377,9 @@ def test_scores_of_a_reward_model_are_not_logged_as_the_tasks(tmp_path, base):
     for line in lines(tmp_path):
         told[line["round"]] |= {name for name in line if name.startswith("turn_1/")}
     assert told == {1: {"turn_1/reward_mean", "turn_1/expected_return"}, 2: {"turn_1/learned_reward_mean"}}
+    collected = [set(line) for line in lines(tmp_path) if "pairs/kept" in line]
+    assert ["collect/reward_mean" in names for names in collected] == [True, False]
+    assert ["collect/learned_reward_mean" in names for names in collected] == [False, True]
 
 
 def test_a_trainer_takes_an_id_and_evaluates_on_its_evaluation_split(tmp_path):

@@ -157,6 +157,7 @@ def test_rounds_fit_a_fresh_model_and_may_label_with_the_last(tmp_path, base, mo
     pairs = json.loads((tmp_path / "pairs" / "iteration_0002.json").read_text())["pairs"]
     rewards = {p[side] for p in pairs for side in ("winner_reward", "loser_reward")}
     assert not rewards <= {0.0, 0.5, 1.0}
+    assert [p.get("by_task", True) for p in pairs] == [False] * len(pairs)
     per_round = [line["task_step"] for line in lines(tmp_path) if "pairs/kept" in line]
     assert len(set(per_round)) == 1 < len(per_round)  # only the first round asked the task
 
@@ -340,4 +341,17 @@ def test_another_back_end_does_not_resume(tmp_path, base):
 def test_what_is_missing_is_refused_before_collection(tmp_path, base, fields, text):
     with pytest.raises(ConfigError, match=text):
         marlhf(tmp_path / "run", base, **fields)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_saved_reward_model_is_asked_before_collection_whether_it_fits(tmp_path, base):
+    saved = JointRewardModel.from_base(base)
+    saved.agents = ("a", "b", "c")
+    saved.save_pretrained(tmp_path / "of_three")
+    with pytest.raises(ConfigError, match=r"was fitted to the texts of 3 agents \(a, b, c\), and this team has 2"):
+        marlhf(tmp_path / "run", tmp_path.joinpath("of_three").as_posix())
+    saved.agents, saved.max_length = ("a", "b"), 4
+    saved.save_pretrained(tmp_path / "short")
+    with pytest.raises(ConfigError, match="must leave a token for each of 2 responses"):
+        marlhf(tmp_path / "run", tmp_path.joinpath("short").as_posix())
     assert not (tmp_path / "run").exists()

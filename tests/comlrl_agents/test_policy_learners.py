@@ -87,6 +87,20 @@ def test_the_gradient_is_autograd_of_the_written_objective(name, budget, clip, m
             torch.testing.assert_close(own.grad, parameter.grad, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("clip", [None, 0.2])
+def test_a_group_that_lost_a_response_weighs_as_much_as_a_whole_one(clip, monkeypatch):
+    policies = [word_policy(seed) for seed in range(2)]
+    whole, cut = groups_of(1), groups_of(1, rewards=(1.0, 3.0), seed=1)
+    models = [copy.deepcopy(policy.model) for policy in policies]
+    parts = [written_objective(models, group, group[0].rewards) for group in (whole, cut)]
+    (sum(parts) / 2).backward()
+    learner = reinforce(policies, "mareinforce", clip_range=clip)
+    without_step(learner, monkeypatch).learn(learner.assess([*whole, *cut]))
+    for model, policy in zip(models, policies, strict=True):
+        for parameter, own in zip(model.parameters(), policy.model.parameters(), strict=True):
+            torch.testing.assert_close(own.grad, parameter.grad, atol=1e-5, rtol=1e-4)
+
+
 def test_clipping_stops_after_the_policy_has_moved_far_enough():
     policies, groups = [word_policy(seed) for seed in range(2)], groups_of(2)
     learner = reinforce(policies, optimisation=Optimisation(learning_rate=5e-2), clip_range=0.05)

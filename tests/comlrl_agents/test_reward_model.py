@@ -241,6 +241,14 @@ def test_a_nan_stops_before_a_weight_changes():
     assert same_weights(before, model.backbone)
 
 
+def test_the_zero_is_that_of_all_items_and_not_of_the_first_ones():
+    model = reward_model()
+    pairs = pairs_of(300)  # 128 are asked: every third
+    RewardFit(model, RewardFitRule()).centre(pairs)
+    asked = [side[0] for pair in pairs[::3] for side in (pair.winner, pair.loser)]
+    assert np.mean(model.score([(turn.prompts, turn.texts) for turn in asked])) == pytest.approx(0, abs=1e-5)
+
+
 def test_a_judge_reads_agents_by_name_and_says_what_it_cannot_read(tmp_path):
     model = reward_model()
     model.agents = ("a", "b")
@@ -254,6 +262,6 @@ def test_a_judge_reads_agents_by_name_and_says_what_it_cannot_read(tmp_path):
     # Agents of other names are read in the order in which they are given.
     others = {"y": PROMPTS[1], "x": PROMPTS[0]}
     assert judge(others, [{"x": "red", "y": "green gold"}]) == [turned]
-    for wrong in ({"a": "red"}, {"a": "red", "c": "gold"}, "red"):
+    for wrong in ({"a": "red"}, {"a": "red", "c": "gold"}, "red", ["red"], {"a": None, "b": "red"}, {"a": 3, "b": ""}):
         with pytest.raises(ConfigError, match=r"must hold one text of each of \['a', 'b'\], actually "):
             judge(prompts, [answers, wrong])
