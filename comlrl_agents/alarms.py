@@ -14,8 +14,9 @@ An alarm is named after the metric it watches. A rule looks only at lines that c
 ``completions/clipped_ratio``   at least 0.95: nearly all answers are cut at ``max_new_tokens``
 ``rollout/reward_std``          0 three times in a row, all rewards one and the same number, and no critic that could
                                 still learn it: answers that are worth the same teach a group nothing
-``reward_check/task_mean``      of the last 6 to 8 values the second half has a higher mean of the learned reward than
-                                the first, and one of the task's at least 25 % lower: the reward model is deceived
+``reward_check/task_mean``      of the last 6 to 8 values the second half has a mean of the task's reward at least 25 %
+                                lower than the first, and the learned one rose within the rounds (each has a reward
+                                model of its own): the reward model is deceived
 ``oracle/error_rate``,          above 0: a broken oracle is not a bad answer, and no pair is made from it
 ``oracle/timeout_rate``
 ``non_finite``                  any logged value is NaN or infinite
@@ -54,6 +55,7 @@ class Alarms:
     def __init__(self) -> None:
         self._first: dict[str, float] = {}
         self._recent: dict[str, deque[float]] = {}
+        self._checks: deque[tuple[float, float, float]] = deque(maxlen=2 * WINDOW)  # round, learned, task
         self._counts: dict[str, int] = {}
         self._ringing: set[str] = set()
 
@@ -64,6 +66,9 @@ class Alarms:
             if name not in broken:
                 self._first.setdefault(name, value)
                 self._recent.setdefault(name, deque(maxlen=2 * WINDOW)).append(value)
+        learned, task = (metrics.get(f"reward_check/{name}_mean", math.nan) for name in ("learned", "task"))
+        if math.isfinite(learned) and math.isfinite(task):
+            self._checks.append((metrics.get("round", 1), learned, task))
         found = []
         for name, text in self._verdicts(metrics, broken):
             if text is None:
@@ -131,20 +136,17 @@ class Alarms:
         return f"{' and '.join(changes)}: winners become unlikely too; lower the learning rate, or add a winner term"
 
     def _deceived(self) -> str | None:
-        means = []
-        for name in ("reward_check/learned_mean", "reward_check/task_mean"):
-            values = list(self._recent.get(name, ()))
-            half = len(values) // 2
-            if half < LEAST_HALF:
-                return None
-            means.append((sum(values[:half]) / half, sum(values[-half:]) / half))
-        (learned_before, learned), (task_before, task) = means
-        if learned <= learned_before or task > task_before - 0.25 * abs(task_before):
+        checks = list(self._checks)
+        half = len(checks) // 2
+        if half < LEAST_HALF:
+            return None
+        before, after = (_mean([task for _, _, task in some]) for some in (checks[:half], checks[-half:]))
+        rise = sum(_rise([own for at, own, _ in checks if at == number]) for number in {at for at, _, _ in checks})
+        if rise <= 0 or after > before - 0.25 * abs(before):
             return None
         return (
-            f"the learned reward rose from {learned_before:.3g} to {learned:.3g} while the task's fell from "
-            f"{task_before:.3g} to {task:.3g}: the team deceives its reward model; train for fewer epochs, raise "
-            "reference_kl_coef, or take more pairs, or rounds"
+            f"the learned reward rose by {rise:.3g} while the task's fell from {before:.3g} to {after:.3g}: the team "
+            "deceives its reward model; train for fewer epochs, raise reference_kl_coef, or take more pairs, or rounds"
         )
 
     def _drifted(self, name: str, value: float) -> str | None:
@@ -167,6 +169,16 @@ class Alarms:
         if value <= 0.5 or value < first + 0.2:
             return None
         return f"{name} rose from {first:.2f} to {value:.2f}: the answers repeat themselves"
+
+
+def _rise(values: list[float]) -> float:
+    """How far the second half of the values lies above the first on average; 0 of one value."""
+    half = len(values) // 2
+    return _mean(values[-half:]) - _mean(values[:half]) if half else 0.0
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _clipped(value: float) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 EVALUATION = "eval/turn_1/reward_mean"
 TRAINING = "turn_1/reward_mean"
 LEARNED, TASK = "reward_check/learned_mean", "reward_check/task_mean"
-AXES = {"env_step": "joint responses scored (env_step)", "step": "preference updates (step)"}
+AXES = {"env_step": "joint responses scored (env_step)", "step": "updates (step)"}
 
 Lines = Sequence[dict[str, float]]
 
@@ -96,7 +96,9 @@ def _draw_checks(axes: Any, rounds: Sequence[Sequence[tuple[float, float, float]
     learned_axes = axes.twinx()
     for one in rounds:
         places, learned, task = zip(*one, strict=True)
-        axes.plot(places, task, ".-", color="tab:blue")
+        axes.plot(
+            places, task, "o-", color="tab:blue", fillstyle="none", markersize=9
+        )  # seen around the other's points
         learned_axes.plot(places, learned, ".-", color="tab:orange")
     axes.set_ylabel("task's reward of a few samples", color="tab:blue")
     learned_axes.set_ylabel("learned reward of the same", color="tab:orange")

@@ -21,6 +21,7 @@ ROUND_COLUMNS = {
     "env_step": "joint responses",
     "task_step": "scored by the task",
     TRAINING: "training reward",
+    "turn_1/learned_reward_mean": "training reward (learned)",
     EVALUATION: "evaluation reward",
     "pairs/kept": "pairs",
     "pairs/ties": "ties",
@@ -28,6 +29,7 @@ ROUND_COLUMNS = {
     "pairs/failed": "failed",
     "pairs/distinct_winners": "distinct winners",
     "pairs/gap_mean": "mean gap",
+    "pairs/learned_gap_mean": "mean gap (learned)",
 }
 CHECK_COLUMNS = {
     "reward_check/learned_mean": "learned reward",
@@ -36,6 +38,8 @@ CHECK_COLUMNS = {
 }
 REWARD_MODEL_COLUMNS = {
     "reward_model/held_out_accuracy": "held-out accuracy",
+    "reward_model/held_out_pairs": "held-out pairs",
+    "reward_model/empty_mean": "empty answers",
     **CHECK_COLUMNS,
     "kl/reference": "KL to the initial team",
 }
@@ -176,7 +180,9 @@ def _reward_model(lines: Sequence[Mapping[str, float]]) -> list[str]:
     rows = [(str(index), *(number(values.get(name)) for name in names)) for index, values in sorted(rounds.items())]
     said = (
         "A learned reward has no zero of its own: watch its changes, and whether the task's reward goes with it. Means "
-        "over the joint responses of the round's last check."
+        "over the few joint responses (task_reward_samples) of the round's last check, so they scatter. The held-out "
+        "accuracy is agreement with whoever labelled the round's pairs. Empty answers should not be worth much more "
+        "than 0, which is the mean of the answers that the model was fitted to."
     )
     parts = ["## The reward model", said, table(["round", *(REWARD_MODEL_COLUMNS[name] for name in names)], rows)]
     last = max(rounds)

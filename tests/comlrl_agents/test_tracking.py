@@ -15,7 +15,7 @@ from rich.console import Console
 from comlrl_agents.alarms import Alarms
 from comlrl_agents.journal import Journal, read_journal, read_numbers
 from comlrl_agents.terminal import Terminal
-from comlrl_agents.tracking import Tracker
+from comlrl_agents.tracking import Tracker, weighted_means
 from comlrl_env.errors import CheckpointError, ConfigError, RecordError
 
 QUIET: tuple[str, ...] = ()
@@ -331,6 +331,22 @@ def test_a_deceived_reward_model_rings_and_a_team_that_learns_or_stands_still_do
     assert rings(task, deceived[::-1], reward_check__learned_mean=rising) == [False] * 6
     assert rings(task, deceived) == [False] * 6
     assert rings(task, [0.9, 0.8, 0.3, 0.2], reward_check__learned_mean=rising) == [False] * 4  # too few to tell
+
+
+def test_a_deceived_reward_model_is_found_over_rounds_whose_models_have_no_common_zero():
+    def rung(checks: list[tuple[float, float, float]]) -> bool:
+        rounds, learned, task = (list(column) for column in zip(*checks, strict=True))
+        return rings("reward_check/task_mean", task, reward_check__learned_mean=learned, round=rounds)[-1]
+
+    falling_within = [(1, 0.1, 0.8), (1, 0.0, 0.8), (2, 0.2, 0.8), (2, 0.1, 0.8), (3, 3.2, 0.5), (3, 3.1, 0.5)]
+    rising_within = [(1, 5.0, 0.8), (1, 6.0, 0.7), (2, 4.0, 0.7), (2, 5.0, 0.6), (3, 1.0, 0.3), (3, 2.0, 0.2)]
+    assert not rung(falling_within)
+    assert rung(rising_within)
+
+
+def test_figures_of_a_window_weigh_updates_by_their_size():
+    assert weighted_means([(2, {"a": 1.0, "b": 0.0}), (1, {"a": 4.0, "b": 3.0})]) == {"a": 2.0, "b": 1.0}
+    assert weighted_means([]) == {}
 
 
 def test_a_value_that_is_not_finite_rings_and_moves_no_other_rule():
