@@ -93,9 +93,9 @@ def evaluate(keys: Assignments = None, config: ConfigFile = None) -> None:
 
     Keys: env, env.ARGUMENT, agents (also a folder with agent_0, agent_1, …), tokenizer, split (eval),
     num_eval_samples (32), seed (0), oracle (a folder with a reward model that judges in place of the task, whose own
-    reward stands beside it) and the sampling: temperature, top_p, top_k, max_new_tokens; those that are not given are
-    the run's own where agents is the model folder of a run. agents=api asks a remote model: api_url, api_format,
-    api_model, api_key_env and the others of comparator_api_….
+    reward stands beside it), collaboration_mode (centralized: one model writes for all) and the sampling: temperature,
+    top_p, top_k, max_new_tokens; those that are not given are the run's own where agents is the model folder of a run.
+    agents=api asks a remote model: api_url, api_format, api_model, api_key_env and the others of comparator_api_….
     """
     from comlrl_agents import cli_eval
     from comlrl_agents.run_keys import read_keys

@@ -13,7 +13,7 @@ from comlrl_env.errors import ConfigError
 
 NUM_SAMPLES = 32
 SAMPLING = ("temperature", "top_p", "top_k", "max_new_tokens")
-OF_RUN = (*SAMPLING, "use_chat_template")
+OF_RUN = (*SAMPLING, "use_chat_template", "collaboration_mode")
 """How a team answers, which its run's own config.yaml tells where nothing else does."""
 FIELDS = (*OF_RUN, "dtype", "agent_devices", "seed")
 REMOTE = "api"
@@ -64,7 +64,14 @@ def evaluate_agents(keys: RunKeys) -> str:
         raise ConfigError(_in_own_keys(str(error))) from error
     sources = {name: "as given" if name in wanted else f"from {config_file}" for name in {**kept, **wanted}}
     told = "" if _only_players(keys.agents) else "\n" + _sampling_line(args, sources)
-    return _run(env if oracle is None else _judged(env, oracle), args, keys) + told
+    if args.collaboration_mode == "centralized":
+        from comlrl_env.wrappers import joint_text_env
+
+        env = joint_text_env(env)
+    if oracle is not None:
+        env, remarks = _judged(env, oracle)
+        told += remarks
+    return _run(env, args, keys) + told
 
 
 def _sampling_of_run(agents: Any) -> tuple[dict[str, Any], Path | None]:
@@ -82,7 +89,7 @@ def _sampling_of_run(agents: Any) -> tuple[dict[str, Any], Path | None]:
 def _sampling_line(args: config.MADPOIterConfig, sources: Mapping[str, str]) -> str:
     """The sampling that is used, grouped by where it comes from."""
     by_source: dict[str, list[str]] = {}
-    for name in SAMPLING if args.use_chat_template is None else OF_RUN:
+    for name in SAMPLING if args.use_chat_template is None else (*SAMPLING, "use_chat_template"):
         by_source.setdefault(sources.get(name, "by default"), []).append(f"{name}={getattr(args, name)}".lower())
     return "sampling: " + "; ".join(f"{', '.join(values)} {source}" for source, values in by_source.items())
 
@@ -102,12 +109,14 @@ def _in_own_keys(message: str) -> str:
     return message
 
 
-def _judged(env: Any, folder: Any) -> Any:
-    """The environment with a saved reward model as its judge; what the task gives stands beside it."""
+def _judged(env: Any, folder: Any) -> tuple[Any, str]:
+    """The environment with a saved reward model as its judge, and lines that say so."""
     from comlrl_agents.model_source import named_in
     from comlrl_agents.reward_model import SETTINGS, JointRewardModel
+    from comlrl_agents.terminal import quiet_loading
     from comlrl_env.wrappers import ScoredBy
 
+    quiet_loading()
     inside = [Path(str(folder)) / name for name in ("reward_model", "model/reward_model")]
     for path in inside:
         if (path / SETTINGS).is_file():
@@ -116,7 +125,17 @@ def _judged(env: Any, folder: Any) -> Any:
                 f"oracle={path}"
             )
     with named_in("oracle"):
-        return ScoredBy(env, JointRewardModel.from_pretrained(str(folder)).judge)
+        model = JointRewardModel.from_pretrained(str(folder))
+    said = (
+        f"\nscored by the reward model {folder}: 0 is the mean of what it was fitted to; the task's own reward is "
+        "eval/parts/task_reward"
+    )
+    if model.agents is not None and set(model.agents) != set(env.possible_agents):
+        said += (
+            f"\nit was fitted to the agents {', '.join(model.agents)}, and this environment's are "
+            f"{', '.join(env.possible_agents)}: is it the same task?"
+        )
+    return ScoredBy(env, model.judge), said
 
 
 def _open(keys: RunKeys, split: Any) -> Any:
@@ -170,8 +189,8 @@ def _team(keys: RunKeys, args: config.MADPOIterConfig, env: Any) -> Sequence[Any
 
     sources = with_players(keys.agents, env, "agents")
     if args.comparator_policy == "api":
-        remote = remote_team(args.endpoint, args.num_agents, args.sampling)
-        named = enumerate(per_agent(sources, args.num_agents, "agents"))
+        remote = remote_team(args.endpoint, args.num_actors, args.sampling)
+        named = enumerate(per_agent(sources, args.num_actors, "agents"))
         return load_frozen([remote[k] if source == REMOTE else source for k, source in named], None, args, "agents")
     if sources is keys.agents:
         return load_team(sources, keys.tokenizer, args)

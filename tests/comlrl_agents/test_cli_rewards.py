@@ -62,3 +62,22 @@ def test_a_run_learns_and_its_reward_model_judges_an_evaluation(tmp_path):
     assert refused.exit_code == 2
     assert "error: oracle: reward model" in refused.output
     assert "expected a folder with reward_model.json" in refused.output
+
+
+def test_a_centralised_team_is_evaluated_as_it_was_trained_and_by_its_own_reward_model(tmp_path):
+    small = "items_per_round=2 num_train_epochs=1 num_generations=2 max_new_tokens=8 eval_num_samples=1 report_to=none"
+    trained = run(
+        "train", "magrpo", f"env={ENV}", *small.split(), "collaboration_mode=centralized", f"output_dir={tmp_path}"
+    )
+    assert trained.exit_code == 0, trained.output
+    result = run("eval", f"env={ENV}", f"agents={tmp_path / 'model'}", "num_eval_samples=2")
+    assert result.exit_code == 0, result.output
+    assert "eval/num_samples" in result.output
+    judge = JointRewardModel.from_base("tiny")
+    judge.agents = ("left", "right")
+    judge.save_pretrained(tmp_path / "judge")
+    result = run(
+        "eval", f"env={ENV}", "agents=tiny", "num_eval_samples=1", "max_new_tokens=4", f"oracle={tmp_path / 'judge'}"
+    )
+    assert f"scored by the reward model {tmp_path / 'judge'}" in result.output
+    assert "it was fitted to the agents left, right, and this environment's are author_0, author_1" in result.output
