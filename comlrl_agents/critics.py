@@ -18,7 +18,7 @@ from comlrl_agents.reward_text import encode_plan
 from comlrl_agents.rollouts import Group
 from comlrl_agents.scalar_model import HEAD, ScalarModel, backbone_of, load_body, load_head, save_scalar
 from comlrl_agents.scored_states import Row
-from comlrl_agents.tokens import encode_prompt
+from comlrl_agents.tokens import encode_prompt, text_ids
 from comlrl_env.errors import ConfigError
 
 CriticType = Literal["v", "q"]
@@ -47,7 +47,7 @@ class Critic:
             return self._fitting([(a.prompt_ids, a.token_ids if self.kind == "q" else ()) for _, a in answers])
         rows: list[Row] = []
         for prompt, answer in answers:
-            said = self.tokenizer.encode(answer.text, add_special_tokens=False) if self.kind == "q" else ()
+            said = text_ids(self.tokenizer, answer.text) if self.kind == "q" else ()
             rows.append((tuple(encode_prompt(self.tokenizer, prompt, False)), tuple(said)))
         return self._fitting(rows)
 
@@ -100,6 +100,11 @@ def saved_critic(folder: Path, kind: CriticType, *, central: bool = False) -> Cr
 
     Raises ConfigError when a file is missing or damaged, or the critic has learned to read something else.
     """
+    if not (folder / SETTINGS).is_file():
+        raise ConfigError(
+            f"critic {str(folder)!r}: must be a critic or a language model, actually a reward model, which has learned "
+            "to read something else; name the folder of a critic, or of a language model for a fresh one"
+        )
     try:
         settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
         if settings != (wanted := _reads(kind, central)):

@@ -33,13 +33,14 @@ def forward(
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """The model in eval mode; afterwards, also after an error, every module is in the mode that it was in."""
-    training = [module for module in model.modules() if module.training]
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         yield
     finally:
-        for module in training:
-            module.training = True
+        for module, mode in modes:  # outer ones first, which take the inner ones with them
+            if module.training != mode:
+                module.train(mode)
 
 
 def is_as_defined(module: nn.Module) -> bool:

@@ -73,7 +73,7 @@ class GivenPairs:
             name for name in fields if name.startswith(COLLECTING) and getattr(args, name) != fields[name].default
         ]
         if unused:
-            said.append(f"pairs: are given, so nothing is collected, and {', '.join(unused)} does nothing")
+            said.append(f"pairs: are given, so nothing is collected, and these have no effect: {', '.join(unused)}")
         return said
 
     @property

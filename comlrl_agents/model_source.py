@@ -15,6 +15,9 @@ from comlrl_env.errors import ConfigError
 _HUB_TIMEOUT = 10.0
 """Seconds for the one question whether the hub knows a model; the hub's own client would retry for a minute."""
 
+MODEL_FILES = ("config.json", "adapter_config.json")
+"""A folder that holds one of these holds a model."""
+
 UNREADABLE = (OSError, ValueError, ImportError, RuntimeError, SafetensorError)
 """What transformers raises for files that are missing, cut, or of another model."""
 
@@ -122,7 +125,7 @@ def _located(name: str, gguf_file: str | None) -> dict[str, Any]:
     """The arguments with which transformers finds the model without trying anything in vain."""
     folder = Path(name)
     if folder.is_dir():
-        wanted = ("config.json", "adapter_config.json") if gguf_file is None else (gguf_file,)
+        wanted = MODEL_FILES if gguf_file is None else (gguf_file,)
         if not any((folder / file).is_file() for file in wanted):
             raise ConfigError(
                 f"model {name!r}: expected a folder with {' or '.join(wanted)}, actually it holds "

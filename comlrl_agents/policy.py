@@ -77,7 +77,7 @@ class LLMPolicy:
         """Token ids of an answer that came as text: nothing in front, the EOS behind unless it was cut; a special token
         that the text spells out stays text.
         """
-        ids = [int(i) for i in self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)]
+        ids = tokens.text_ids(self.tokenizer, text)
         if not finished or not self.eos_ids:
             return ids
         own = self.tokenizer.eos_token_id

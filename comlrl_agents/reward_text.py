@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from comlrl_agents.model_source import context_length
 from comlrl_agents.scored_states import Row
-from comlrl_agents.tokens import opening_ids
+from comlrl_agents.tokens import opening_ids, valid
 from comlrl_env.errors import ConfigError
 
 TITLE = "A task and what a team answered"
@@ -81,7 +81,7 @@ def _encode_all(tokenizer: Any, texts: Iterable[str]) -> dict[str, tuple[int, ..
     distinct = list(dict.fromkeys(texts))
     # What an answer spells out, such as "<eos>", is text and not the token of that name.
     written = {"add_special_tokens": False, "split_special_tokens": True}
-    rows = tokenizer(distinct, **written)["input_ids"] if distinct else []
+    rows = tokenizer([valid(text) for text in distinct], **written)["input_ids"] if distinct else []
     return {text: tuple(row) for text, row in zip(distinct, rows, strict=True)}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from comlrl_agents.config import TeamConfig
-from comlrl_agents.model_source import check_source, load_tokenizer, named_in
+from comlrl_agents.model_source import MODEL_FILES, check_source, load_tokenizer, named_in
 from comlrl_agents.placement import checkpoint_gradients, float32_weights, per_agent, pick_device, pick_dtype
 from comlrl_agents.player_policy import PREFIX
 from comlrl_agents.policy import LLMPolicy, load_policy
@@ -34,7 +34,7 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
     """
     # All folders are looked for before the first model is loaded.
     named = enumerate(per_agent(agents, config.num_actors, "agents"))
-    sources = [_found(source, index, "agents") for index, source in named]
+    sources = [_found(source, index, "agents", config.num_actors) for index, source in named]
     with named_in("tokenizer"):
         named_tokenizers = per_agent(tokenizer, config.num_actors, "tokenizer")
         tokenizers = [load_tokenizer(one) if isinstance(one, str) else one for one in named_tokenizers]
@@ -74,7 +74,7 @@ def load_frozen(models: Any, devices: Any, config: TeamConfig, field: str = "com
     made: dict[Any, Policy] = {}
     loaded: list[Policy] = []
     for index, (source, device) in enumerate(zip(sources, places, strict=True)):
-        source = _found(source, index, field)  # noqa: PLW2901
+        source = _found(source, index, field, config.num_actors)  # noqa: PLW2901
         if not isinstance(source, str | nn.Module):
             loaded.append(source)  # a policy of whatever kind
             continue
@@ -91,7 +91,7 @@ def load_frozen(models: Any, devices: Any, config: TeamConfig, field: str = "com
 def check_frozen(models: Any, config: TeamConfig, field: str) -> None:
     """Raise ConfigError when :func:`load_frozen` would find no model of a name; loads nothing."""
     for index, source in enumerate(per_agent(models, config.num_actors, field)):
-        found = _found(source, index, field)
+        found = _found(source, index, field, config.num_actors)
         if isinstance(found, str):
             with named_in(field):
                 check_source(found)
@@ -131,7 +131,7 @@ def _devices(given: Any, config: TeamConfig, field: str) -> list[Any]:
     return names
 
 
-def _found(source: Any, index: int, field: str) -> Any:
+def _found(source: Any, index: int, field: str, count: int) -> Any:
     """The folder of this agent inside one that holds a saved team; anything else as it is, a name as text.
 
     Raises ConfigError for what is no language model: a player, a run's whole folder, a reward model or critic.
@@ -146,15 +146,24 @@ def _found(source: Any, index: int, field: str) -> Any:
     folder = Path(source).expanduser()
     own = folder / f"agent_{index}"
     if own.is_dir():
+        if (folder / f"agent_{count}").is_dir():
+            raise ConfigError(
+                f"{field}: {folder} must hold a team of {count}, actually it holds agent_{count} too; give the folder "
+                "of a team of that size, or a list with one source per agent"
+            )
         return str(own)
-    if (folder / "model" / "agent_0").is_dir():
-        raise ConfigError(f"{field}: {folder} is the folder of a run; give its trained team, {folder / 'model'}")
+    if source == "tiny":
+        return source
     if (folder / HEAD).is_file():
         raise ConfigError(
             f"{field}: {folder} holds a reward model or a critic, which gives a number to texts and writes none; give "
             "the folder of a language model"
         )
-    saved = sorted(path.name for path in folder.glob("agent_*"))
+    if any((folder / name).is_file() for name in MODEL_FILES):
+        return os.fspath(source)
+    if (folder / "model" / "agent_0").is_dir():
+        raise ConfigError(f"{field}: {folder} is the folder of a run; give its trained team, {folder / 'model'}")
+    saved = sorted(path.name for path in folder.glob("agent_*") if path.is_dir())
     if saved:
         raise ConfigError(
             f"{field}: {folder} must hold a folder agent_{index} for agent number {index}, actually it holds "

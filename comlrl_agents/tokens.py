@@ -45,6 +45,16 @@ def encode_prompt(tokenizer: Any, prompt: Prompt, chat: bool | None = None) -> l
     return ids
 
 
+def text_ids(tokenizer: Any, text: str) -> list[int]:
+    """Token ids of an answer alone: what it spells out, such as "<eos>", is text and not the token of that name."""
+    return [int(i) for i in tokenizer.encode(valid(text), add_special_tokens=False, split_special_tokens=True)]
+
+
+def valid(text: str) -> str:
+    """The text with U+FFFD for halves of characters (lone surrogates), which JSON can bring and no tokenizer takes."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def opening_ids(tokenizer: Any) -> list[int]:
     """What the tokenizer puts in front of a text: its BOS, or nothing."""
     return _encode_text(tokenizer, "")
@@ -87,12 +97,13 @@ def _encode_chat(tokenizer: Any, prompt: Prompt) -> list[int]:
         raise ConfigError(
             f"chat=True: {type(tokenizer).__name__} has no chat template; set tokenizer.chat_template, or chat=False"
         )
-    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else [dict(m) for m in prompt]
+    messages = [{"role": "user", "content": valid(prompt)}] if isinstance(prompt, str) else [dict(m) for m in prompt]
     ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
     return list(ids)
 
 
 def _encode_text(tokenizer: Any, text: str) -> list[int]:
+    text = valid(text)
     bare = list(tokenizer(text, add_special_tokens=False)["input_ids"])
     if bare and bare[0] == tokenizer.bos_token_id:
         return bare

@@ -111,6 +111,11 @@ class Trainer:
         self.reward_rule = reward_rule
         _check_env("env", self.env, self.args)
         _check_env("eval_env", self.eval_env, self.args)
+        if set(self.eval_env.possible_agents) != set(self.env.possible_agents):
+            raise ConfigError(
+                f"eval_env: must have the agents of env, {list(self.env.possible_agents)}, actually "
+                f"{list(self.eval_env.possible_agents)}; give an environment of the same task"
+            )
         self.adapter = SectionAdapter() if joint_adapter is None else joint_adapter
         if self.args.collaboration_mode == "centralized":
             self.env = joint_text_env(self.env, self.adapter, reward_rule)

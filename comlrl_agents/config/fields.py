@@ -141,10 +141,14 @@ def to_mapping(config: CheckedFields) -> dict[str, Any]:
     return {f.name: None if f.metadata.get(SECRET) else getattr(config, f.name) for f in fields(config)}
 
 
+_MOST_SUGGESTED = 4
+
+
 def unknown_name(what: str, name: str, known: list[str]) -> str:
     """The text of an error about a name that nobody knows, with those that have its words, or else the nearest one."""
     words = set(name.split("_"))
-    near = [one for one in known if words <= set(one.split("_"))] or difflib.get_close_matches(name, known, n=1)
+    near = [one for one in known if words <= set(one.split("_"))]
+    near = near if 0 < len(near) <= _MOST_SUGGESTED else difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else f"; known: {', '.join(sorted(known))}"
     return f"{what} {name!r}{hint}"
 

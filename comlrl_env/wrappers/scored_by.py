@@ -7,6 +7,7 @@ from pettingzoo import ParallelEnv
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from comlrl_env.candidates import ScoreFunction, given_scores
+from comlrl_env.errors import ConfigError
 from comlrl_env.parallel import acting_agents, advance, begin, read_prompts
 from comlrl_env.shared_reward import RewardRule, check_rule, shared_score
 
@@ -30,9 +31,18 @@ class ScoredBy(BaseParallelWrapper[str, Any, Any]):
     ) -> None:
         super().__init__(env)
         check_rule(reward_rule)
+        if hasattr(score, "judge") or not callable(score):
+            raise ConfigError(
+                f"ScoredBy: score must be a function of prompts and joint responses, actually {type(score).__name__}; "
+                "of a reward model give its judge: ScoredBy(env, model.judge)"
+            )
         self.score = score
         self.reward_rule = reward_rule
         self._prompts: dict[str, str] = {}
+
+    def __str__(self) -> str:
+        """Not the environment's own name: what it gives is no longer the task's reward."""
+        return f"ScoredBy({self.env})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ScoredBy":
         twin = ScoredBy(copy.deepcopy(self.env, memo), self.score, self.reward_rule)

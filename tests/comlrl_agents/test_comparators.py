@@ -330,6 +330,7 @@ class PairAdapter:
         (MADPOTrainer, MADPOConfig()),
         (MADPOIterTrainer, MADPOIterConfig()),
         (MADPOIterTrainer, MADPOIterConfig(comparator_policy="current_copy")),
+        (MADPOIterTrainer, MADPOIterConfig(comparator_policy="history")),
         (MARLHFTrainer, MARLHFConfig()),
         (MARLHFIterTrainer, MARLHFIterConfig(comparator_policy="history")),
         (RLTrainer, RLConfig(rl_algorithm="iac")),

@@ -111,7 +111,7 @@ def test_what_given_pairs_leave_without_effect_is_said_once(tmp_path, capsys):
     iterative = {"cls": MADPOIterTrainer, "config": MADPOIterConfig, **settings}
     trainer(tmp_path / "a", place, preference_pairs_per_sample=None, comparator_policy="history", **iterative).train()
     said = capsys.readouterr().out
-    assert said.count("pairs: are given, so nothing is collected, and preference_pairs_per_sample, comparator_pol") == 1
+    assert said.count("and these have no effect: preference_pairs_per_sample, comparator_policy\n") == 1
     assert said.count("pairs: are those of the agents left_0, right_1, and this environment's are a, b") == 1
     ours = [structs.replace(pair, agents=("a", "b")) for pair in GOOD[:2]]
     trainer(tmp_path / "b", stored(tmp_path / "ours", ours, GOOD), **iterative).train()

@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 from transformers import AutoModelForCausalLM
 
 from comlrl_agents import LLMPolicy, ScriptedPolicy, load_policy
+from comlrl_agents.forward import evaluating
 from comlrl_agents.types import Generation, Sampling
 from comlrl_env.errors import ConfigError
 from tests.comlrl_agents.families import family
@@ -184,6 +186,32 @@ def test_a_special_token_that_an_answer_spells_out_is_text():
     ids = policy.encode_completion(f"a {spelled}", finished=False)
     assert not set(ids) & set(policy.tokenizer.all_special_ids)
     assert policy.decode(ids, finished=False) == f"a {spelled}"
+
+
+def test_half_a_character_is_no_error():
+    policy = word_policy()
+    assert policy.encode_completion("red \ud800", finished=False) == policy.encode("red \ufffd")
+    assert policy.encode("blue \ud83d\ude00") == policy.encode("blue \U0001f600")
+
+
+class MergingLayer(nn.Linear):
+    """Merged in eval mode and not in training mode, as adapters of loralib are."""
+
+    merged = False
+
+    def train(self, mode: bool = True) -> "MergingLayer":
+        self.merged = not mode
+        return super().train(mode)
+
+
+def test_a_layer_that_does_more_when_modes_change_may_do_so_on_the_way_back():
+    model = nn.Sequential(MergingLayer(2, 2), nn.Sequential(MergingLayer(2, 2)))
+    model.train()
+    model[1].eval()
+    with evaluating(model):
+        assert model[0].merged
+    assert (model[0].merged, model[1][0].merged) == (False, True)
+    assert [module.training for module in model.modules()] == [True, True, False, False]
 
 
 def test_a_script_is_a_policy():

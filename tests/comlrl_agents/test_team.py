@@ -9,7 +9,7 @@ from comlrl_agents.reward_model import JointRewardModel
 from comlrl_agents.team import load_frozen, load_team
 from comlrl_agents.types import Sampling
 from comlrl_env.errors import ConfigError
-from tests.comlrl_agents.toys import word_policy
+from tests.comlrl_agents.toys import same_weights, word_policy
 
 CONFIG = MADPOConfig(max_new_tokens=7, temperature=0.9, top_p=0.8, top_k=None, use_chat_template=False)
 
@@ -86,6 +86,24 @@ def test_what_writes_no_text_is_no_agent(tmp_path, monkeypatch):
             load_team(given, None, MADPOConfig())
     with pytest.raises(ConfigError, match=f"^comparator_agents: {judge} holds a reward model"):
         load_frozen([str(judge)] * 2, None, MADPOConfig())
+
+
+def test_a_team_that_is_too_large_is_refused(tmp_path):
+    for index in range(3):
+        (tmp_path / f"agent_{index}").mkdir()
+    with pytest.raises(ConfigError, match="must hold a team of 2, actually it holds agent_2 too"):
+        load_team(tmp_path, None, MADPOConfig())
+
+
+def test_a_model_is_a_model_whatever_else_lies_there(tmp_path, monkeypatch):
+    own = word_policy()
+    own.save(tmp_path / "whole")
+    (tmp_path / "whole" / "model" / "agent_0").mkdir(parents=True)  # a run with this output_dir
+    (tmp_path / "whole" / "agent_template.jinja").touch()
+    assert same_weights(load_team(str(tmp_path / "whole"), None, MADPOConfig())[1].model, own.model)
+    (tmp_path / "tiny" / "model" / "agent_0").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert load_team("tiny", None, MADPOConfig())[0].name == "tiny"
 
 
 def test_a_team_that_is_too_small_is_refused_before_anything_is_loaded(tmp_path, monkeypatch):

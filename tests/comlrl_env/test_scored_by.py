@@ -4,7 +4,7 @@ import math
 import pytest
 
 import comlrl_env
-from comlrl_env.errors import RewardError
+from comlrl_env.errors import ConfigError, RewardError
 from comlrl_env.wrappers import ScoredBy
 
 
@@ -84,3 +84,17 @@ def test_copies_share_the_function_and_stand_where_the_original_stands():
     twin.step(answers(twin))
     assert wrapped.agents
     wrapped.step(answers(wrapped))
+
+
+def test_what_is_no_function_is_refused_and_the_name_says_who_judges():
+    class Model:
+        def judge(self, prompts, joint):
+            return [0.0 for _ in joint]
+
+        def __call__(self, ids, mask):
+            raise NotImplementedError
+
+    for wrong in (Model(), "runs/a"):
+        with pytest.raises(ConfigError, match=r"give its judge: ScoredBy\(env, model.judge\)"):
+            ScoredBy(env(), wrong)
+    assert str(ScoredBy(env(), Model().judge)) == f"ScoredBy({env()})"
