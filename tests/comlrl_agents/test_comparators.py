@@ -344,6 +344,14 @@ def test_sampling_that_gives_one_answer_only_is_refused_where_answers_must_diffe
     assert not list(tmp_path.iterdir())
 
 
+def test_an_evaluation_with_other_agents_is_refused(tmp_path):
+    team = [word_policy(0), word_policy(1)]
+    with pytest.raises(
+        ConfigError, match=r"eval_env: must have the agents of env, \['a', 'b'\], actually \['x', 'b'\]"
+    ):
+        MADPOTrainer(ColourEnv(), ColourEnv(("x", "b")), agents=team, args=MADPOConfig(), output_dir=tmp_path)
+
+
 def test_a_greedy_team_is_compared_with_another_one(tmp_path):
     players = [ScriptedPolicy(lambda p, r: "red"), ScriptedPolicy(lambda p, r: "green")]
     trainer(tmp_path, given=players, comparator_policy="model", temperature=0.0, num_iterations=1).train()

@@ -110,6 +110,8 @@ def test_marlhf_fits_a_reward_model_and_learns_from_it(tmp_path, base, monkeypat
     row = next(row for row in lines(tmp_path, "samples.jsonl") if row["phase"] == "policy")
     assert {"learned_reward", "reward", "responses"} <= set(row)
     loaded = JointRewardModel.from_pretrained(tmp_path / "model" / "reward_model")
+    (of_nothing,) = [line["reward_model/empty_mean"] for line in logged if "reward_model/empty_mean" in line]
+    assert of_nothing == pytest.approx(loaded.score([(("pick", "pick"), ("", ""))])[0], abs=1e-5)
     best, worst = loaded.score([(("pick", "pick"), ("red", "green")), (("pick", "pick"), ("gold", "gold"))])
     assert best > worst
 
@@ -350,6 +352,12 @@ def test_a_saved_reward_model_is_asked_before_collection_whether_it_fits(tmp_pat
     saved.save_pretrained(tmp_path / "of_three")
     with pytest.raises(ConfigError, match=r"was fitted to the texts of 3 agents \(a, b, c\), and this team has 2"):
         marlhf(tmp_path / "run", tmp_path.joinpath("of_three").as_posix())
+    whole = tmp_path / "whole" / "model" / "reward_model"
+    saved.save_pretrained(whole)
+    with pytest.raises(ConfigError, match=f"is the folder of a run; give its reward model, {whole}"):
+        marlhf(tmp_path / "run", str(tmp_path / "whole"))
+    with pytest.raises(ConfigError, match=r"must be a critic or a language model, actually a reward model"):
+        marlhf(tmp_path / "run", base, rl_algorithm="iac", critic_model_name=str(whole))
     saved.agents, saved.max_length = ("a", "b"), 4
     saved.save_pretrained(tmp_path / "short")
     with pytest.raises(ConfigError, match="must leave a token for each of 2 responses"):

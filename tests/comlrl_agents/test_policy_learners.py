@@ -1,5 +1,6 @@
 import copy
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from comlrl_agents.critics import Critic
 from comlrl_agents.items import Reset
 from comlrl_agents.learners.actor_critic import ActorCritic
 from comlrl_agents.learners.reinforce import Reinforce
+from comlrl_agents.model_source import load_model
 from comlrl_agents.optimisation import Optimisation
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.policy_gradient import PolicyRule
@@ -189,6 +191,15 @@ def test_a_critic_with_another_vocabulary_reads_the_texts():
     assert rows == [((7,), tuple(ids[word] for word in a.text.split())) for a in group.answers[0]] or rows == [
         ((1, 7), tuple(ids[word] for word in a.text.split())) for a in group.answers[0]
     ]
+
+
+def test_a_critic_with_another_vocabulary_takes_no_spelled_end_for_one():
+    model, tokenizer = load_model("tiny")
+    other = Critic(ScalarModel(backbone_of(model)), tokenizer, "q")
+    (group,) = groups_of(1, rewards=(1.0, 2.0), agents=1)
+    spelled = tuple(replace(answer, text=f"red {tokenizer.eos_token} blue") for answer in group.answers[0])
+    rows = other.agent_rows([replace(group, answers=(spelled,))], 0, word_policy(0))
+    assert tokenizer.eos_token_id not in rows[0][1]
 
 
 def test_advantages_are_normalised_over_the_buffer():
