@@ -83,6 +83,15 @@ def test_a_team_learns_the_toy_from_the_task(tmp_path, base, name, fields):
     assert lines(tmp_path)[-1]["task_step"] == args.num_train_epochs * 4 * 8
 
 
+def test_the_logged_return_of_buffers_of_different_size_is_the_reward(tmp_path):
+    args = RLConfig(**SMALL | {"items_per_round": 3, "rollout_buffer_size": 2, "num_train_epochs": 4})
+    RLTrainer(ColourEnv(), agents=team(), args=args, output_dir=tmp_path).train()
+    logged = [line for line in lines(tmp_path) if "turn_1/reward_mean" in line]
+    assert len(logged) == 4
+    for line in logged:  # one turn, no reference term
+        assert line["turn_1/expected_return"] == pytest.approx(line["turn_1/reward_mean"], abs=1e-12)
+
+
 def test_marlhf_fits_a_reward_model_and_learns_from_it(tmp_path, base, monkeypatch):
     env, asked = ColourEnv(), []
     trainer = marlhf(
