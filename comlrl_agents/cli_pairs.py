@@ -43,8 +43,8 @@ def chosen_pairs(files: Sequence[Path], choice: Choice) -> Iterator[tuple[int, P
 
 
 def summary(pairs: Sequence[tuple[int, PreferencePair]]) -> str:
-    """A table with a line per round: pairs, items, rewards, gaps, how varied winners are, and who won."""
-    rows = [["round", "pairs", "items", "winner", "loser", "gap", "distinct winners", "comparator won"]]
+    """A table with a line per round: pairs, items, rewards and who gave them, gaps, how varied winners are, who won."""
+    rows = [["round", "pairs", "items", "scored by", "winner", "loser", "gap", "distinct winners", "comparator won"]]
     for number in sorted({number for number, _ in pairs}):
         own = [pair for one, pair in pairs if one == number]
         winners = [p.winner_reward for p in own]
@@ -55,6 +55,7 @@ def summary(pairs: Sequence[tuple[int, PreferencePair]]) -> str:
             str(number),
             str(len(own)),
             str(len({p.item_key for p in own})),
+            " and ".join(sorted({"task" if p.by_task else "reward model" for p in own})),
             f"{sum(winners) / len(own):.3g}",
             f"{sum(losers) / len(own):.3g}",
             f"{(sum(winners) - sum(losers)) / len(own):.3g}",

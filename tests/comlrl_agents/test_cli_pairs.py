@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from msgspec import structs
 from typer.testing import CliRunner
 
 from comlrl_agents import cli_train
@@ -18,15 +19,16 @@ def run(*arguments):
 def folder(tmp_path):
     first = colour_pair(("red", "green"), ("blue", "gold"))
     write_round(tmp_path / "run" / "pairs", 1, [first, first])
-    write_round(tmp_path / "run" / "pairs", 2, [colour_pair(("gold", "green"), ("blue", "gold"))])
+    learned = structs.replace(colour_pair(("gold", "green"), ("blue", "gold")), by_task=False)
+    write_round(tmp_path / "run" / "pairs", 2, [learned])
     return tmp_path / "run"
 
 
 def test_pairs_are_summarised_and_shown(folder):
     result = run("pairs", folder, "--show", 1)
     rows = [line.split() for line in result.stdout.splitlines()]
-    assert ["1", "2", "1", "1", "0", "1", "1"] in rows
-    assert ["2", "1", "1", "1", "0", "1", "1"] in rows
+    assert ["1", "2", "1", "task", "1", "0", "1", "1"] in rows
+    assert ["2", "1", "1", "reward", "model", "1", "0", "1", "1"] in rows
     assert result.stdout.count("winner  ") == 3  # the column, and two agents of one pair
 
 
