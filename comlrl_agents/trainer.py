@@ -175,7 +175,9 @@ class Trainer:
                 state.restore(checkpoint)
                 self.folder.write_command(self.command, resumed=True)
                 self.folder.renew_config(to_mapping(self.args))
-                self.tracker.console(f"resumed from {checkpoint}")
+                ended = self.progress.round > self.args.rounds
+                left = ": the run had ended, and nothing is left to do" if ended else ""
+                self.tracker.console(f"resumed from {checkpoint}{left}")
             self.learning.prepare()
             while self.progress.round <= self.args.rounds:
                 try:

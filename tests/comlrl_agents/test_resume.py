@@ -83,7 +83,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been_stopped(way, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(("wanted", "begun"), [(3, 4), (1, 4)])
-def test_a_run_does_not_shrink_below_the_rounds_it_has_begun(tmp_path, wanted, begun, monkeypatch):
+def test_a_run_does_not_shrink_below_the_rounds_it_has_begun(tmp_path, wanted, begun, monkeypatch, capsys):
     """Killed in the fourth round, it must not go on as the second or third of a shorter run."""
     run = iterative(tmp_path, num_iterations=6)
     learn = run.learning.learn
@@ -100,4 +100,7 @@ def test_a_run_does_not_shrink_below_the_rounds_it_has_begun(tmp_path, wanted, b
     with pytest.raises(CheckpointError, match=f"not be less than the {begun} rounds .* actually {wanted}"):
         iterative(tmp_path, num_iterations=wanted).train(resume_from_checkpoint=True)
     assert {path: path.read_bytes() for path in before} == before
-    iterative(tmp_path, num_iterations=4).train(resume_from_checkpoint=True)
+    capsys.readouterr()
+    for ended in (False, True):
+        iterative(tmp_path, num_iterations=4, report_to=["console"]).train(resume_from_checkpoint=True)
+        assert ("the run had ended, and nothing is left to do" in capsys.readouterr().out.replace("\n", " ")) == ended
