@@ -58,9 +58,8 @@ class Collection:
             stats["comparator/failed"] = float(self.missing)
             stats |= {f"comparator/{name}": float(count) for name, count in self.requests.items()}
         if self.rewards:
-            stats["collect/reward_mean" if self.by_task else "collect/learned_reward_mean"] = math.fsum(
-                self.rewards
-            ) / len(self.rewards)
+            name = "reward_mean" if self.by_task else "learned_reward_mean"
+            stats[f"collect/{name}"] = math.fsum(self.rewards) / len(self.rewards)
         for name, values in self.counts.items():
             mean = name in ("gap_mean", "distinct_winners", "distinct_losers")
             name = name if self.by_task or name != "gap_mean" else "learned_gap_mean"  # noqa: PLW2901

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from comlrl_agents.model_source import UNREADABLE, context_length
 from comlrl_agents.policy import LLMPolicy
+from comlrl_agents.reward_model import SETTINGS as REWARD_MODEL
 from comlrl_agents.reward_text import encode_plan
 from comlrl_agents.rollouts import Group
 from comlrl_agents.scalar_model import HEAD, ScalarModel, backbone_of, load_body, load_head, save_scalar
@@ -100,7 +101,7 @@ def saved_critic(folder: Path, kind: CriticType, *, central: bool = False) -> Cr
 
     Raises ConfigError when a file is missing or damaged, or the critic has learned to read something else.
     """
-    if not (folder / SETTINGS).is_file():
+    if (folder / REWARD_MODEL).is_file():
         raise ConfigError(
             f"critic {str(folder)!r}: must be a critic or a language model, actually a reward model, which has learned "
             "to read something else; name the folder of a critic, or of a language model for a fresh one"

@@ -96,9 +96,8 @@ def _draw_checks(axes: Any, rounds: Sequence[Sequence[tuple[float, float, float]
     learned_axes = axes.twinx()
     for one in rounds:
         places, learned, task = zip(*one, strict=True)
-        axes.plot(
-            places, task, "o-", color="tab:blue", fillstyle="none", markersize=9
-        )  # seen around the other's points
+        # Rings, which are seen around the other's points: both scales have their extremes at the same heights.
+        axes.plot(places, task, "o-", color="tab:blue", fillstyle="none", markersize=9)
         learned_axes.plot(places, learned, ".-", color="tab:orange")
     axes.set_ylabel("task's reward of a few samples", color="tab:blue")
     learned_axes.set_ylabel("learned reward of the same", color="tab:orange")

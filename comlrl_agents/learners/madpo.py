@@ -5,8 +5,7 @@ one weight back. An update is therefore: every agent scores its own winner and l
 the loss is differentiated on that tiny table, and each agent backpropagates its own sequences with its own weights.
 
 Logged per update: ``loss``; ``rewards/{chosen,rejected,margins,accuracies}``, ``logps/{chosen,rejected}`` (joint, and
-per agent under ``agent_i/``); ``grad_norm``, ``learning_rate``; ``turn_1/reward_mean`` = ``turn_1/expected_return``,
-the mean candidate reward recorded when the pairs were collected.
+per agent under ``agent_i/``); ``grad_norm``, ``learning_rate``.
 """
 
 from collections.abc import Sequence
