@@ -149,23 +149,22 @@ def _open(keys: RunKeys, split: Any) -> Any:
 
 
 def _run(env: Any, args: config.MADPOIterConfig, keys: RunKeys) -> str:
-    import numpy as np
-
     from comlrl_agents.columns import columns
     from comlrl_agents.context import refuse_long_prompts
     from comlrl_agents.evaluate import evaluate
+    from comlrl_agents.streams import Streams
     from comlrl_agents.terminal import quiet_loading
 
     quiet_loading()
     team = _team(keys, args, env)
-    seeds = np.random.SeedSequence(args.seed).spawn(len(team))
+    streams = Streams(args.seed)  # as in training: with a run's seed, its items and samples
     players = dict(zip(env.possible_agents, team, strict=True))
     refuse_long_prompts(players, env, args.eval_num_samples)
     outcome = evaluate(
         players,
         env,
         args.eval_num_samples,
-        {name: np.random.default_rng(seed) for name, seed in zip(env.possible_agents, seeds, strict=True)},
+        {name: streams.fresh(f"eval/{name}") for name in env.possible_agents},
     )
     rows = [["metric", "value"], *([name, f"{value:.4g}"] for name, value in outcome.metrics.items())]
     statuses = Counter(turn["status"] for row in outcome.samples for turn in row["turns"])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from comlrl_agents.items import first_items
-from comlrl_agents.questions import agent_prompt, ask, start_of
+from comlrl_agents.questions import agent_prompt, ask_each, start_of
 from comlrl_agents.types import Policy
 from comlrl_env.parallel import Began, advance, begin
 from comlrl_env.shared_reward import RewardRule, shared_score
@@ -35,9 +35,11 @@ def evaluate(
     """Play one episode on each of the first ``num_samples`` items of ``env``.
 
     Args:
-        policies, rngs: by agent name.
+        policies, rngs: by agent name. Every item gets random numbers of its own from them, the first items the same
+            ones however many there are.
         batch_size: episodes played side by side on copies of ``env``, so that prompts are answered together; an
-            environment that cannot be copied plays them itself, one after another.
+            environment that cannot be copied plays them itself, one after another. What comes out does not depend on
+            it, beyond the rounding of logits.
         reward_rule: how rewards that differ between agents are combined, see ``PreferenceWrapper``.
 
     Returns:
@@ -47,12 +49,14 @@ def evaluate(
 
     """
     resets = first_items(env, num_samples)
+    own = {agent: rng.spawn(len(resets)) for agent, rng in rngs.items()}
     rows: list[dict[str, Any]] = []
     while len(rows) < len(resets):
-        batch = resets[len(rows) : len(rows) + batch_size]
+        at = len(rows)
+        batch = resets[at : at + batch_size]
         envs = _copies(env, len(batch))
         states = [begin(one, reset.seed, reset.options) for one, reset in zip(envs, batch, strict=False)]
-        rows += _play(policies, envs, states, rngs, reward_rule)
+        rows += _play(policies, envs, states, {agent: each[at:] for agent, each in own.items()}, reward_rule)
     return Evaluation(_metrics(rows), rows, [row["return"] for row in rows if row["return"] is not None])
 
 
@@ -68,7 +72,7 @@ def _play(
     policies: Mapping[str, Policy],
     envs: Sequence[Any],
     states: Sequence[Began],
-    rngs: Mapping[str, np.random.Generator],
+    rngs: Mapping[str, Sequence[np.random.Generator]],
     reward_rule: RewardRule | None,
 ) -> list[dict[str, Any]]:
     agents = list(envs[0].possible_agents)
@@ -79,12 +83,11 @@ def _play(
     starts = [start_of(env, *state) for state, env in zip(states, envs, strict=True)]
     while live:
         answers = {
-            agent: ask(
+            agent: ask_each(
                 policies[agent],
                 [agent_prompt(starts[i], agent, policies[agent]) for i in live],
                 [starts[i] for i in live],
-                1,
-                rngs[agent],
+                [rngs[agent][i] for i in live],
             )
             for agent in agents
         }

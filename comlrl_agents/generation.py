@@ -24,8 +24,8 @@ CACHE_BYTES = 2 << 30
 """How much memory the keys and values of one batch may take; more rows are decoded in several batches."""
 
 
-Draw = tuple[int, torch.Generator]
-"""How many samples per prompt, and where their random numbers come from."""
+Draw = tuple[int, torch.Generator | Sequence[torch.Generator]]
+"""How many samples per prompt, and where their random numbers come from: one source, or one for each prompt."""
 
 
 def generate(
@@ -59,12 +59,25 @@ def generate_draws(
     with evaluating(model):
         kind = find_decoder(model)
         if kind is None:
-            parts = [_generate_by_model(model, prompt_ids, n, sampling, eos_ids, source) for n, source in draws]
-            samples = [sample for part in parts for sample in part]
+            samples = [
+                sample
+                for n, source in draws
+                for some, own in _by_source(prompt_ids, source)
+                for sample in _generate_by_model(model, some, n, sampling, eos_ids, own)
+            ]
         else:
             samples = _generate_in_batches(kind, model, prompt_ids, draws, sampling, eos_ids)
     rest = iter(samples)
     return [[[next(rest) for _ in range(n)] for _ in prompt_ids] for n, _ in draws]
+
+
+def _by_source(
+    prompt_ids: Sequence[Sequence[int]], source: torch.Generator | Sequence[torch.Generator]
+) -> list[tuple[Sequence[Sequence[int]], torch.Generator]]:
+    """Which prompts are answered with whose random numbers, in order."""
+    if isinstance(source, torch.Generator):
+        return [(prompt_ids, source)]
+    return [([prompt], own) for prompt, own in zip(prompt_ids, source, strict=True)]
 
 
 def _generate_in_batches(
@@ -81,7 +94,8 @@ def _generate_in_batches(
     for n, _ in draws:
         for prompt in prompt_ids:
             rows_of.setdefault(tuple(prompt), []).extend(itertools.islice(numbers, n))
-    sampler = Sampler(sampling, [(len(prompt_ids) * n, source) for n, source in draws])
+    sources = [(len(some) * n, own) for n, source in draws for some, own in _by_source(prompt_ids, source)]
+    sampler = Sampler(sampling, sources)
     samples: list[Sampled] = [([], False)] * sum(map(len, rows_of.values()))
     for batch in _batches(model, rows_of, sampling.max_new_tokens):
         repeat = [at for at, rows in enumerate(batch.values()) for _ in rows]

@@ -97,11 +97,11 @@ class PairLogps(NamedTuple):
     loser_lengths: Tensor
 
 
-def pair_margins(logps: PairLogps, spec: PreferenceLoss, reference: PairLogps | None = None) -> Tensor:
-    """Margins Δ_i per agent and pair, (agents, pairs).
+def pair_scores(logps: PairLogps, spec: PreferenceLoss, reference: PairLogps | None = None) -> tuple[Tensor, Tensor]:
+    """What is compared of winner and loser: log π per agent and pair, each (agents, pairs).
 
-    With ``length_normalization`` every log-probability is divided by its length (SimPO, eq. 4); with ``reference`` the
-    same margin under the initial weights is subtracted (DPO, Rafailov et al. 2023, eq. 7).
+    With ``reference`` that of the initial weights is subtracted (DPO, Rafailov et al. 2023, eq. 7); with
+    ``length_normalization`` the rest is divided by its length (SimPO, eq. 4).
     """
     winner, loser = logps.winner, logps.loser
     if reference is not None:
@@ -109,13 +109,17 @@ def pair_margins(logps: PairLogps, spec: PreferenceLoss, reference: PairLogps | 
     if spec.length_normalization:
         winner = winner / logps.winner_lengths.clamp(min=1)
         loser = loser / logps.loser_lengths.clamp(min=1)
+    return winner, loser
+
+
+def pair_margins(logps: PairLogps, spec: PreferenceLoss, reference: PairLogps | None = None) -> Tensor:
+    """Margins Δ_i per agent and pair, (agents, pairs): the winner's score minus the loser's."""
+    winner, loser = pair_scores(logps, spec, reference)
     return winner - loser
 
 
-def preference_loss(
-    logps: PairLogps, spec: PreferenceLoss, reference: PairLogps | None = None
-) -> tuple[Tensor, Tensor]:
-    """The loss that ``spec`` names, and the margins it was computed from: (scalar, (agents, pairs))."""
+def preference_loss(logps: PairLogps, spec: PreferenceLoss, reference: PairLogps | None = None) -> Tensor:
+    """The loss that ``spec`` names, a scalar."""
     margins = pair_margins(logps, spec, reference)
     if spec.loss_type == "ipo":
         loss = ipo_loss(margins, spec.beta)
@@ -123,22 +127,26 @@ def preference_loss(
         loss = madpo_loss(margins, spec.beta, label_smoothing=spec.label_smoothing, target_margin=spec.target_margin)
     if spec.winner_term_weight:
         loss = loss + spec.winner_term_weight * winner_term(logps.winner, logps.winner_lengths)
-    return loss, margins
+    return loss
 
 
 @torch.no_grad()
-def preference_metrics(logps: PairLogps, margins: Tensor, beta: float) -> dict[str, float]:
+def preference_metrics(logps: PairLogps, spec: PreferenceLoss, reference: PairLogps | None = None) -> dict[str, float]:
     """What to watch: the names that people know from single-agent preference training.
 
-    Joint values have no prefix, an agent's own values stand under ``agent_i/``. ``rewards/…`` are β times
-    log-probabilities (implicit rewards), ``logps/…`` are sums over tokens, both means over pairs.
+    Joint values have no prefix, an agent's own values stand under ``agent_i/``. ``rewards/…`` are β times what the loss
+    compares (implicit rewards: ``chosen − rejected = margins``), ``logps/…`` are sums over tokens, both means over
+    pairs.
     """
+    beta = spec.beta
+    chosen, rejected = pair_scores(logps, spec, reference)
+    margins = chosen - rejected
     joint = margins.sum(dim=0)
     metrics = {
         "rewards/margins": beta * joint.mean().item(),
         "rewards/accuracies": (joint > 0).float().mean().item(),
-        "rewards/chosen": beta * logps.winner.sum(dim=0).mean().item(),
-        "rewards/rejected": beta * logps.loser.sum(dim=0).mean().item(),
+        "rewards/chosen": beta * chosen.sum(dim=0).mean().item(),
+        "rewards/rejected": beta * rejected.sum(dim=0).mean().item(),
         "logps/chosen": logps.winner.sum(dim=0).mean().item(),
         "logps/rejected": logps.loser.sum(dim=0).mean().item(),
     }

@@ -97,11 +97,18 @@ class TeamOptimizer:
     def clear_gradients(self) -> None:
         """Begin an update from zero, whatever an interrupted one has left; the buffers are kept for reuse.
 
+        Raises TrainingError when a weight that learns has been frozen since.
+
         What stays is there before what comes and goes, or it would be put into the holes that passes leave behind, and
         the next pass would need fresh memory: 3 GiB more at the second update of two 270 M models.
         """
         for index, optimizer in self._optimizers.items():
             for parameter in self._parameters[index]:
+                if not parameter.requires_grad:
+                    raise TrainingError(
+                        f"{self._who} {index}: weights that learn must keep requires_grad=True, actually one of shape "
+                        f"{tuple(parameter.shape)} was frozen after the optimizer was made; leave it as it is in a run"
+                    )
                 if parameter.grad is None:
                     parameter.grad = _fresh(parameter).zero_()
                 if not optimizer.state[parameter]:

@@ -28,6 +28,12 @@ class PlayerPolicy:
         """``n`` answers to each of ``starts``; those of a player without chance are the same."""
         return [[self._answer(start, int(rng.integers(2**32))) for _ in range(n)] for start in starts]
 
+    def generate_each(
+        self, prompts: Sequence[Prompt], rngs: Sequence[np.random.Generator], *, starts: Sequence[Start]
+    ) -> list[list[Generation]]:
+        """One answer to each of ``starts``, each with a generator of its own."""
+        return [[self._answer(start, int(rng.integers(2**32)))] for start, rng in zip(starts, rngs, strict=True)]
+
     def _answer(self, start: Start, seed: int) -> Generation:
         assert start.item is not None, "with_players has seen the task, so its environment tells the item"
         return Generation(players(self.task, seed)[self.name](start.item, start.history)[self.agent])

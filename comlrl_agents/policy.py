@@ -119,12 +119,25 @@ class LLMPolicy:
 
         The random numbers are the same as one after the other; logits may round another way in a larger batch.
         """
+        return self._sampled(prompts, [(n, self._source(rng)) for n, rng in draws], sampling)
+
+    def generate_each(self, prompts: Sequence[Prompt], rngs: Sequence[np.random.Generator]) -> list[list[Generation]]:
+        """One answer to each prompt with random numbers of its own: what a prompt gets does not depend on the others
+        (logits may round another way in another batch).
+        """
+        return self._sampled(prompts, [(1, [self._source(rng) for rng in rngs])], None)[0]
+
+    def _source(self, rng: np.random.Generator) -> torch.Generator:
+        return torch.Generator(self.device).manual_seed(int(rng.integers(2**63 - 1)))
+
+    def _sampled(
+        self, prompts: Sequence[Prompt], draws: Sequence[generation.Draw], sampling: Sampling | None
+    ) -> list[list[list[Generation]]]:
         sampling = self.sampling if sampling is None else sampling
         prompt_ids = [self.encode(prompt) for prompt in prompts]
         self.refuse_too_long(max(map(len, prompt_ids), default=0), sampling.max_new_tokens)
-        sources = [(n, torch.Generator(self.device).manual_seed(int(rng.integers(2**63 - 1)))) for n, rng in draws]
         with self.computing():
-            sampled = generation.generate_draws(self.model, prompt_ids, sources, sampling, self.eos_ids)
+            sampled = generation.generate_draws(self.model, prompt_ids, draws, sampling, self.eos_ids)
         return [
             [
                 [Generation(self.decode(ids, ended), tuple(ids), ended, tuple(prompt)) for ids, ended in group]
@@ -193,6 +206,10 @@ class ScriptedPolicy:
         """``n`` answers of the function for each prompt; without ``rng`` a fresh ``default_rng(0)``."""
         rng = np.random.default_rng(0) if rng is None else rng
         return [[Generation(self.function(prompt, rng)) for _ in range(n)] for prompt in prompts]
+
+    def generate_each(self, prompts: Sequence[Prompt], rngs: Sequence[np.random.Generator]) -> list[list[Generation]]:
+        """One answer of the function to each prompt, which gets a generator of its own."""
+        return [[Generation(self.function(prompt, rng))] for prompt, rng in zip(prompts, rngs, strict=True)]
 
 
 def load_policy(

@@ -151,7 +151,7 @@ class RunState:
         state = read_state(path)
         refuse_misfit(state["fingerprint"], self._fingerprint(), FREE_FIELDS, path)
         self._refuse_other_shapes(path)
-        self._refuse_fewer_rounds(state["progress"], path)
+        self._refuse_shorter_run(state["progress"], path)
         learner = load_tensors(path / "learner.pt")
         run.tracker.rewind(state["tracker"])
         for index, module in distinct_modules(run.policies).items():
@@ -172,13 +172,18 @@ class RunState:
             # The run had ended and num_train_epochs has grown: go on with the last round's pairs.
             run.progress.round, run.progress.phase = run.args.rounds, "learn"
 
-    def _refuse_fewer_rounds(self, progress: Mapping[str, Any], path: Path) -> None:
+    def _refuse_shorter_run(self, progress: Mapping[str, Any], path: Path) -> None:
         begun = progress["round"] - (progress["phase"] == "collect")
-        if begun > self.trainer.args.rounds:
-            raise CheckpointError(
-                f"{path}: num_iterations must not be less than the {begun} rounds that the run has begun, actually "
-                f"{self.trainer.args.rounds}; nothing was changed: raise num_iterations"
-            )
+        args = self.trainer.args
+        for name, what, done, wanted in (
+            ("num_iterations", "rounds that the run has begun", begun, args.rounds),
+            ("num_train_epochs", "epochs that its latest round has had", progress["epoch"], args.num_train_epochs),
+        ):
+            if done > wanted:
+                raise CheckpointError(
+                    f"{path}: {name} must not be less than the {done} {what}, actually {wanted}; nothing was changed: "
+                    f"raise {name}"
+                )
 
     def _fill(self, staged: Path) -> None:
         run = self.trainer

@@ -59,3 +59,21 @@ def ask(
     if getattr(policy, "takes_starts", False):
         extras["starts"] = starts
     return policy.generate(prompts, n, rng, **extras)
+
+
+def ask_each(
+    policy: Policy, prompts: Sequence[Prompt], starts: Sequence[Start], rngs: Sequence[np.random.Generator]
+) -> list[list[Generation]]:
+    """One answer per prompt (none where a remote model failed), drawn with the prompt's own generator where the policy
+    can do that (``generate_each``), so that it does not depend on what else is asked beside it.
+
+    Any other policy, remote models among them, is asked for all at once with the first generator.
+    """
+    # A subclass with a ``generate`` of its own is asked in that way.
+    owner = next((kind for kind in type(policy).__mro__ if "generate" in vars(kind)), object)
+    if "generate_each" not in vars(owner):
+        return ask(policy, prompts, starts, 1, rngs[0])
+    answer: Any = policy
+    extras = {"starts": starts} if getattr(policy, "takes_starts", False) else {}
+    found: list[list[Generation]] = answer.generate_each(prompts, rngs, **extras)
+    return found

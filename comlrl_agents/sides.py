@@ -9,7 +9,7 @@ import numpy as np
 from comlrl_agents.concurrency import for_each_agent
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.questions import Start, agent_prompt, ask
-from comlrl_agents.types import Generation, Policy, Sampling
+from comlrl_agents.types import Generation, Policy, Prompt, Sampling
 from comlrl_env.joint_text import JointAdapter, joint_prompt, read_roles
 
 
@@ -90,7 +90,10 @@ class CentralSide:
 
     def answers(self, agents: Sequence[str], starts: Sequence[Start]) -> Answers:
         """Ask for all roles at once and take the texts apart."""
-        prompts = [joint_prompt(self.adapter, s.data, [s.prompts[agent] for agent in agents]) for s in starts]
+        texts = [joint_prompt(self.adapter, s.data, [s.prompts[agent] for agent in agents]) for s in starts]
+        prompts: list[Prompt] = [*texts]
+        if getattr(self.policy, "uses_chat", False):
+            prompts = [[{"role": "user", "content": text}] for text in texts]
         sampling = replace(self.sampling, max_new_tokens=len(agents) * self.sampling.max_new_tokens)
         groups = ask(self.policy, prompts, starts, self.num_candidates, self.rng, sampling)
         reason = _last_failure([self.policy])

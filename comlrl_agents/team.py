@@ -2,6 +2,7 @@
 
 import copy
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,17 @@ def check_frozen(models: Any, config: TeamConfig, field: str) -> None:
         if isinstance(found, str):
             with named_in(field):
                 check_source(found)
+
+
+def refuse_shared(models: Any, team: Sequence[LLMPolicy], config: TeamConfig, field: str) -> None:
+    """Raise ConfigError when :func:`load_frozen` would freeze weights that the team learns."""
+    learned = {id(parameter) for policy in team for parameter in policy.model.parameters()}
+    for index, source in enumerate(per_agent(models, config.num_actors, field)):
+        if isinstance(source, nn.Module) and any(id(parameter) in learned for parameter in source.parameters()):
+            raise ConfigError(
+                f"{field}: is frozen, so it must have weights of its own, actually number {index} shares some with the "
+                "team; give a copy (copy.deepcopy), or set comparator_policy='current' to compare with the live team"
+            )
 
 
 def _policy(source: Any, tokenizer: Any, device: str | None, config: TeamConfig, field: str) -> LLMPolicy:

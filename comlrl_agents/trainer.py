@@ -27,7 +27,8 @@ from comlrl_agents.streams import Streams
 from comlrl_agents.team import load_team
 from comlrl_agents.tracking import Tracker
 from comlrl_agents.types import Generation
-from comlrl_env.errors import ConfigError, TrainingError
+from comlrl_env.env import TextEnv
+from comlrl_env.errors import ConfigError, TaskError, TrainingError
 from comlrl_env.joint_text import JointAdapter, SectionAdapter
 from comlrl_env.shared_reward import RewardRule
 from comlrl_env.wrappers import joint_text_env
@@ -72,7 +73,8 @@ class Trainer:
 
     Args:
         env: any PettingZoo ``ParallelEnv`` with text observations and actions, or the id of one (``"module:Task"``).
-        eval_env: where the team is evaluated; without one the evaluation split of an id, or else ``env`` itself.
+        eval_env: where the team is evaluated; without one the evaluation split of an id or a ``TextEnv``, or else
+            ``env`` itself.
         agents: ``"tiny"``, a model id, a folder, a list of them, loaded model objects, or policies; see ``load_team``.
         tokenizer: for model objects that do not tell theirs; one for all or a list.
         args: the configuration; the defaults without one.
@@ -107,7 +109,8 @@ class Trainer:
             )
         self.given: GivenPairs | None = None
         self.env = comlrl_env.make(env) if isinstance(env, str) else env
-        self.eval_env = _eval_env(env if eval_env is None else eval_env)
+        self.eval_env = _eval_env(env) if eval_env is None else _made(eval_env)
+        self._evaluates_on_env = self.eval_env is env
         self.reward_rule = reward_rule
         _check_env("env", self.env, self.args)
         _check_env("eval_env", self.eval_env, self.args)
@@ -214,6 +217,8 @@ class Trainer:
                 self.tracker.console(f"{names} of an earlier run now lie in {earlier}")
         self.folder.write_config(to_mapping(self.args), self.description)
         self.folder.write_command(self.command, resumed=False)
+        if self._evaluates_on_env:
+            self.tracker.console("evaluation: plays the items that are learned from; give eval_env= for others")
         self.history.save(0)
         self.log_evaluation()
         state.save()
@@ -301,12 +306,23 @@ class Trainer:
         return default if named is None else usable_folder(field, named)
 
 
-def _eval_env(asked: Any) -> Any:
-    """The environment that is asked for; for an id its evaluation split, if it has splits."""
-    if not isinstance(asked, str):
-        return asked
-    made = comlrl_env.make(asked)
-    return comlrl_env.make(asked, split="eval") if hasattr(made, "split") else made
+def _eval_env(env: Any) -> Any:
+    """Where a team is evaluated that learns on ``env``: on its evaluation split, if it has one."""
+    made = _made(env)
+    if isinstance(env, str) or type(made) is not TextEnv:
+        return made
+    try:
+        return made.on_split("eval")
+    except TaskError:
+        return made
+
+
+def _made(env: Any) -> Any:
+    """The environment; of an id its evaluation split, if it has splits."""
+    if not isinstance(env, str):
+        return env
+    made = comlrl_env.make(env)
+    return comlrl_env.make(env, split="eval") if hasattr(made, "split") else made
 
 
 def _check_env(name: str, env: Any, config: TeamConfig) -> None:

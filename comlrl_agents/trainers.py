@@ -25,7 +25,7 @@ from comlrl_agents.progress import RunState
 from comlrl_agents.replay import PairSample
 from comlrl_agents.reward_then_policy import RewardThenPolicy
 from comlrl_agents.sides import CandidateSource, Side
-from comlrl_agents.team import check_frozen, load_frozen
+from comlrl_agents.team import check_frozen, load_frozen, refuse_shared
 from comlrl_agents.trainer import Trainer, refuse_greedy
 from comlrl_agents.types import Policy
 from comlrl_env.candidates import ScoreFunction
@@ -90,6 +90,8 @@ class PreferenceTrainer(Trainer):
         rule = self.args.comparator
         if rule is None:
             return None
+
+        refuse_shared(self._comparator_models, self.policies, self.args, self._comparator_field)
 
         def load() -> list[Policy]:
             return load_frozen(self._comparator_models, rule.devices, self.args, self._comparator_field)

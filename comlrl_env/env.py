@@ -241,6 +241,15 @@ class TextEnv(ParallelEnv[str, str, str]):
             setattr(twin, name, copy.deepcopy(getattr(self, name), memo))
         return twin
 
+    def on_split(self, split: str) -> "TextEnv":
+        """A copy that takes its items from this split. Raises :class:`TaskError` when the split has none."""
+        twin = copy.deepcopy(self)
+        twin.split = check_split(split)
+        twin.agents, twin._item, twin._seed, twin._rng, twin._splits = [], None, None, None, dict(self._splits)
+        twin._prompts, twin._history = {}, ()
+        twin._items(split)
+        return twin
+
     def _items(self, split: str) -> Sequence[Item]:
         if split not in self._splits:
             items = self.task.items(check_split(split))

@@ -8,6 +8,7 @@ from typing import Any, overload
 from comlrl_env.env import TextEnv
 from comlrl_env.errors import TaskError
 from comlrl_env.items import SPLITS, check_count, check_split
+from comlrl_env.scoring import failure
 from comlrl_env.shared_reward import read_number
 from comlrl_env.task import History, JointResponse
 from comlrl_env.types import Item, Score
@@ -111,7 +112,7 @@ class FunctionTask:
             values = self._reward_func(*texts, **keywords)
         # SystemExit too: a reward function that calls exit() must not end a training run.
         except (Exception, SystemExit) as error:  # noqa: BLE001
-            return [Score.failed("error", f"{_RAISED} {type(error).__name__}: {error}")] * count
+            return [failure(error, _RAISED)] * count
         if isinstance(values, str | bytes | Mapping | Set) or not hasattr(values, "__len__"):
             problem = f"returned {type(values).__name__} {values!r:.80}"
         elif len(values) != count:
@@ -121,7 +122,7 @@ class FunctionTask:
         return [Score.failed("error", f"reward_func {problem} for {count} joint responses; expected a list")] * count
 
 
-_RAISED = "reward_func raised"
+_RAISED = "reward_func raised "
 
 
 def from_functions(

@@ -32,7 +32,7 @@ def score_one(scorer: Scorer, item: Item, history: History, responses: JointResp
     return ScoredResponse(score, time.perf_counter() - start)
 
 
-def failure(error: BaseException) -> Score:
-    """The failed score of a scorer that raised."""
+def failure(error: BaseException, what: str = "") -> Score:
+    """The failed score of a scorer that raised; its reason begins with ``what``."""
     status: Literal["timeout", "error"] = "timeout" if isinstance(error, TimeoutError) else "error"
-    return Score.failed(status, f"{type(error).__name__}: {error}"[:2000])
+    return Score.failed(status, f"{what}{type(error).__name__}: {error}"[:2000])

@@ -67,7 +67,7 @@ class MADPO:
         table = [row.detach().float().cpu().requires_grad_() for row in rows]
         logps = _pair_logps(batch, table, self.optimisation.score_final_token)
         self._refuse_non_finite(logps, pairs)
-        loss, margins = preference_loss(logps, self.loss, reference)
+        loss = preference_loss(logps, self.loss, reference)
         # ∂loss/∂log π of every sequence: −η σ(−ηΔ)/P for a winner, + for a loser, and whatever a variant adds.
         weights = torch.autograd.grad(loss, table)
 
@@ -87,7 +87,7 @@ class MADPO:
                 )
 
         for_each_agent(backward, models, concurrent=self.optimisation.concurrent)
-        stats = {"loss": loss.item(), **preference_metrics(logps, margins, self.loss.beta)}
+        stats = {"loss": loss.item(), **preference_metrics(logps, self.loss, reference)}
         return stats | self.optimizer.step(progress)
 
     def state_dict(self) -> dict[str, Any]:

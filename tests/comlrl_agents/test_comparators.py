@@ -277,6 +277,30 @@ def test_a_central_comparator_is_asked_once_and_taken_apart():
     assert "nothing at all" in answers.reason
 
 
+def test_a_central_comparator_that_chats_is_asked_in_a_chat():
+    writer = Writer("<agent_0>red</agent_0>")
+    writer.uses_chat = True
+    side = CentralSide(writer, np.random.default_rng(0), 1, SectionAdapter(), Sampling())
+    side.answers(["a", "b"], [Start({"a": "first", "b": "second"}, {})])
+    ((message,),) = writer.asked[0][0]
+    assert message == {"role": "user", "content": SectionAdapter().build_prompt(None, ["first", "second"])}
+
+
+def test_models_that_learn_are_not_frozen_as_their_own_comparator(tmp_path):
+    team = [word_policy(0), word_policy(1)]
+    with pytest.raises(ConfigError, match=r"number 1 shares some with the team; give a copy .*deepcopy"):
+        trainer(tmp_path, team, [word_model(7), team[1].model], comparator_policy="model")
+    assert all(weight.requires_grad for policy in team for weight in policy.parameters())
+
+
+def test_a_team_that_somebody_freezes_says_so(tmp_path):
+    team = [word_policy(0), word_policy(1)]
+    run = trainer(tmp_path, team)
+    team[1].model.requires_grad_(False)
+    with pytest.raises(TrainingError, match="agent 1: weights that learn must keep requires_grad=True"):
+        run.train()
+
+
 @pytest.mark.parametrize("bad", [0, 1])
 def test_unreadable_texts_are_counted_and_stop_a_round_only_when_there_is_nothing_else(tmp_path, bad):
     texts = ["<agent_0>red</agent_0><agent_1>green</agent_1>", "broken"][bad:]

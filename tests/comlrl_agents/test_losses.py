@@ -94,13 +94,13 @@ def test_length_normalised_and_anchored_margins_by_hand():
 
 
 def test_anchoring_at_the_same_weights_gives_log_two():
-    loss, _ = preference_loss(LOGPS, PreferenceLoss(reference_anchored=True), LOGPS)
+    loss = preference_loss(LOGPS, PreferenceLoss(reference_anchored=True), LOGPS)
     assert loss.item() == pytest.approx(math.log(2), abs=1e-6)
 
 
 def test_the_winner_term_is_added_with_its_weight():
-    plain, _ = preference_loss(LOGPS, PreferenceLoss())
-    with_term, _ = preference_loss(LOGPS, PreferenceLoss(winner_term_weight=0.5))
+    plain = preference_loss(LOGPS, PreferenceLoss())
+    with_term = preference_loss(LOGPS, PreferenceLoss(winner_term_weight=0.5))
     assert (with_term - plain).item() == pytest.approx(0.5 * (1.0 + 2.0) / 2)
 
 
@@ -111,10 +111,21 @@ def test_metrics_by_hand():
         winner_lengths=torch.ones(2, 2),
         loser_lengths=torch.ones(2, 2),
     )
-    metrics = preference_metrics(logps, pair_margins(logps, PreferenceLoss()), beta=0.1)
+    metrics = preference_metrics(logps, PreferenceLoss())
     assert metrics["rewards/accuracies"] == 0.5  # joint margins 1 and -3
     assert metrics["rewards/margins"] == pytest.approx(0.1 * -1.0)
     assert metrics["logps/chosen"] == pytest.approx(-5.0)
     assert metrics["logps/rejected"] == pytest.approx(-4.0)
     assert metrics["rewards/chosen"] == pytest.approx(-0.5)
     assert metrics["agent_1/rewards/margins"] == pytest.approx(0.1 * -1.5)
+
+
+def test_rewards_are_of_what_the_loss_compares():
+    one = PairLogps(*(torch.tensor([[value]]) for value in (-6.0, -8.0, 3.0, 2.0)))
+    initial = PairLogps(*(torch.tensor([[value]]) for value in (-9.0, -7.0, 3.0, 2.0)))
+    spec = PreferenceLoss(beta=2.0, length_normalization=True, reference_anchored=True)
+    metrics = preference_metrics(one, spec, initial)
+    assert metrics["rewards/chosen"] == pytest.approx(2.0 * (-6 + 9) / 3)
+    assert metrics["rewards/rejected"] == pytest.approx(2.0 * (-8 + 7) / 2)
+    assert metrics["rewards/margins"] == pytest.approx(2.0 + 1.0)
+    assert metrics["logps/chosen"] == -6.0  # as they are

@@ -82,6 +82,14 @@ def test_a_stopped_run_ends_as_if_it_had_not_been_stopped(way, tmp_path, monkeyp
     assert final_files(tmp_path / "stopped") == final_files(tmp_path / "straight")
 
 
+def test_a_run_does_not_shrink_below_the_epochs_it_has_had(tmp_path):
+    iterative(tmp_path, num_iterations=1, num_train_epochs=2).train()
+    before = (tmp_path / "config.yaml").read_text()
+    with pytest.raises(CheckpointError, match="num_train_epochs must not be less than the 2 epochs .* actually 1"):
+        iterative(tmp_path, num_iterations=1, num_train_epochs=1).train(resume_from_checkpoint=True)
+    assert (tmp_path / "config.yaml").read_text() == before
+
+
 @pytest.mark.parametrize(("wanted", "begun"), [(3, 4), (1, 4)])
 def test_a_run_does_not_shrink_below_the_rounds_it_has_begun(tmp_path, wanted, begun, monkeypatch, capsys):
     """Killed in the fourth round, it must not go on as the second or third of a shorter run."""

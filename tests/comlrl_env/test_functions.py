@@ -111,8 +111,12 @@ def test_numbers_of_other_types(value):
     assert type(rewards["agent_0"]) is float
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), RecursionError("deep")])
-def test_one_bad_answer_does_not_spoil_the_others(error):
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(ValueError("no"), "error"), (SystemExit(1), "error"), (RecursionError("deep"), "error"),
+     (TimeoutError("late"), "timeout")],
+)  # fmt: skip
+def test_one_bad_answer_does_not_spoil_the_others(error, status):
     def reward(one, two):
         if "boom" in one:
             raise error
@@ -121,7 +125,7 @@ def test_one_bad_answer_does_not_spoil_the_others(error):
     env = from_functions(ROWS, reward, formatter)
     env.reset(seed=0)
     scores = env.score_candidates([{"agent_0": text, "agent_1": ""} for text in ("a", "boom", "c")])
-    assert [score.status for score in scores] == ["ok", "error", "ok"]
+    assert [score.status for score in scores] == ["ok", status, "ok"]
     assert scores[1].reason == f"reward_func raised {type(error).__name__}: {error}"
 
 

@@ -88,7 +88,7 @@ class HouseBuild(ReferenceTask):
 
     role = "builder"
     team_sizes = (2, 2)
-    cue = "Commands:"
+    cues = ("Commands:",)
     reward_figures: ClassVar = {
         "strict": {"gold": 1.0, "solo": 0.5, "random": 0.05},
         "reference": {"gold": 1.0, "solo": 0.62, "random": 0.17},

@@ -121,7 +121,7 @@ class StrBuild(ReferenceTask):
 
     role = "builder"
     team_sizes = (2, 2)
-    cue = "Commands:"
+    cues = ("Commands:",)
     reward_figures: ClassVar = {
         "strict": {"gold": 1.0, "solo": 0.52, "random": 0.06},
         "reference": {"gold": 2.0, "solo": 0.79, "random": 0.0},

@@ -144,7 +144,7 @@ class ClassEval(ReferenceTask):
     )
     roles = CODERS
     levels = (0, 0)
-    cue = "Your methods:"
+    cues = ("Your methods:",)
     reward_figures: ClassVar = {
         "strict": {"gold": 1.0, "solo": 0.3, "random": 0.15},
         "reference": {"gold": 6.0, "solo": 3.0, "random": 2.33},
@@ -331,7 +331,9 @@ def _reference(plan: Blueprint, owners: Mapping[str, str], written: Mapping[str,
         "overlap": -len(twice) / len(owners),
     }
     missing = [name for name, owner in owners.items() if name not in written[owner].methods]
-    reward = sum(parts.values())
+    # What parses may not compile: a `break` outside of a loop. The sandbox says so of every case.
+    broken = bool(failures) and all(why.startswith("raised: SyntaxError") for why in failures.values())
+    reward = 0.0 if broken else sum(parts.values())
     return Score(reward=reward, parts=parts, reason=_reason(missing, twice, failures), is_success=reward > 6 - 1e-9)
 
 

@@ -114,7 +114,7 @@ class ArxivExpansion(PairTask):
         "OpenMLRL/arXiv_abstract", ("article_id", "abstract_text"), {"train": "train", "eval": "val"}, 1100
     )
     source_field = "abstract_text"
-    cue = "Section:"
+    cues = ("Section:",)
     wanted = (8, 8)
     loyal_share = 0.2
     structure_levels = Levels(

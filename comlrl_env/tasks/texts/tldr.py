@@ -85,7 +85,7 @@ class TLDR(PairTask):
 
     source = PublicData("trl-lib/tldr", ("prompt",), {"train": "train", "eval": "test"}, 1100)
     source_field = "prompt"
-    cue = "Summary:"
+    cues = ("Summary:",)
     wanted = (4, 7)
     loyal_share = 0.5
     structure_levels = Levels(

@@ -120,7 +120,7 @@ class TravelPlanner(ReferenceTask):
     """A trip for two planners; see the page above."""
 
     roles = AGENTS
-    cue = "Plan:"
+    cues = ("Plan:",)
     attack_ceiling = 2 / 3
     source = PublicData(
         "osunlp/TravelPlanner",

@@ -94,6 +94,7 @@ REFERENCE_CASES = [
     ("def double(self):\n    return 2 * self.x\ndef shown(self):\n    return f'box {self.x}'\n", SECOND, 6),
     (FIRST + "    def __init__(self, x):\n        self.x = 0\n", SECOND, 6),  # the constructor is given
     ("import nothing_of_that_name\n" + FIRST, SECOND, 2),  # the merged class does not run
+    (written("double", "shown", double="    def double(self):\n        break\n"), SECOND, 0),  # nor does it compile
     (written("shown"), written("plus", "check", "double"), 2 * 3 / 4 + 4),
 ]
 

@@ -15,6 +15,7 @@ from comlrl_env.figures import episode_return, measure
 from comlrl_env.items import ProceduralItems
 from comlrl_env.players import players
 from comlrl_env.procedural import ProceduralTask
+from comlrl_env.tasks.calls.bfcl_parallel import BFCLParallel
 from comlrl_env.testing import check_env
 from comlrl_env.types import Score, Turn
 
@@ -42,6 +43,29 @@ def play(task, item, player) -> list[Score]:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_keeps_the_rules(name):
     check_env(name)
+
+
+# What a base model goes on from; tasks of functions to write end in the code itself.
+LAST_LINES = {
+    "ArxivExpansion": "Section:", "BFCLParallel": "Calls:", "ClassEval": "Your methods:",
+    "ConstraintStory": "Paragraph:",
+    "CrossFile": "Answer:", "EvidencePool": "Numbers:", "GridBuild": "Commands:", "HintPlay": "Hint:",
+    "HouseBuild": "Commands:", "JointCalls": "Calls:", "LengthRatio": "Story:", "LengthSimplex": "Story:",
+    "Partition": "Answer:", "Reference": "Note:", "Schedule": "Note:", "Schelling": "Option:", "SplitSum": "Sum:",
+    "StrBuild": "Commands:", "TLDR": "Summary:", "TLDRRatio": "Summary:", "TravelPlanner": "Plan:",
+}  # fmt: skip
+
+
+def test_prompts_end_with_what_is_asked_for():
+    ends = {}
+    for name in registry.BUILT_IN:
+        task = registry.load_task(name)
+        if isinstance(task, ProceduralTask | BFCLParallel):
+            prompts = task.prompts(task.items("train")[0], ())
+            ends[name.split("/")[1].removesuffix("-v0")] = {prompt.rpartition("\n")[2] for prompt in prompts.values()}
+    asked = {name: {line} for name, line in LAST_LINES.items()}
+    assert {name: lines for name, lines in ends.items() if name in asked} == asked
+    assert set(ends) - set(asked) <= {"CodeCompose", "CoopHumanEval", "HumanEval", "LeetPrint", "MBPP"}
 
 
 @pytest.mark.parametrize(("name", "level"), LEVELS)

@@ -1,0 +1,91 @@
+"""Evaluation: every item has random numbers of its own."""
+
+import json
+
+import numpy as np
+import pytest
+
+from comlrl_agents import MADPOConfig, MADPOTrainer, ScriptedPolicy
+from comlrl_agents.evaluate import evaluate
+from comlrl_agents.player_policy import PlayerPolicy
+from comlrl_env import from_functions, make
+from tests.comlrl_agents.test_cli import run
+from tests.comlrl_agents.toys import ColourEnv, word_policy
+
+
+def outcome(team, env, count, batch_size, seed=0):
+    rngs = {agent: np.random.default_rng([seed, number]) for number, agent in enumerate(env.possible_agents)}
+    found = evaluate(dict(zip(env.possible_agents, team, strict=True)), env, count, rngs, batch_size=batch_size)
+    return [[turn["responses"] for turn in row["turns"]] for row in found.samples]
+
+
+def teams():
+    colours = ["red", "green", "gold"]
+    env = make("comlrl/Schedule-v0", num_items=8)
+    return {
+        "models": (ColourEnv(), [word_policy(0), word_policy(1)]),
+        "functions": (ColourEnv(), [ScriptedPolicy(lambda prompt, rng: colours[rng.integers(3)])] * 2),
+        "players of two turns": (env, [PlayerPolicy(env.task, agent, "random") for agent in env.possible_agents]),
+    }
+
+
+@pytest.mark.parametrize("kind", ["models", "functions", "players of two turns"])
+def test_answers_depend_neither_on_the_batch_nor_on_how_many_items_there_are(kind):
+    env, team = teams()[kind]
+    alone = outcome(team, env, 8, 1)
+    assert outcome(team, env, 8, 3) == outcome(team, env, 8, 64) == alone
+    assert outcome(team, env, 5, 2) == alone[:5]
+    assert outcome(team, env, 8, 1, seed=1) != alone
+    assert len({str(turns) for turns in alone}) > 2  # items do not share their numbers
+
+
+def test_a_policy_that_samples_in_a_way_of_its_own_is_asked_in_that_way():
+    asked = []
+
+    class Own(ScriptedPolicy):
+        def generate(self, prompts, n=1, rng=None):
+            asked.append(len(prompts))
+            return super().generate(prompts, n, rng)
+
+    outcome([Own(lambda prompt, rng: "red"), ScriptedPolicy(lambda prompt, rng: "red")], ColourEnv(), 6, 4)
+    assert asked == [4, 2]
+
+
+def test_the_command_line_repeats_the_last_evaluation_of_a_run(tmp_path):
+    small = ["items_per_round=2", "num_generations=2", "num_train_epochs=1", "eval_num_samples=6", "drift_samples=0"]
+    sampling = ["max_new_tokens=16", "temperature=1.0", "top_p=1.0", "top_k=null"]
+    where = ["env=comlrl/LengthRatio-v0", "seed=3"]
+    assert run("train", "magrpo", *where, *sampling, *small, "agents=tiny", f"output_dir={tmp_path}").exit_code == 0
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    (last,) = [line["eval/turn_1/reward_mean"] for line in lines if "eval/turn_1/reward_mean" in line][-1:]
+    again = run("eval", *where, f"agents={tmp_path / 'model'}", "num_eval_samples=6")
+    assert again.exit_code == 0, again.output
+    shown = dict(line.split() for line in again.stdout.splitlines() if line.startswith("eval/"))
+    assert 0 < last < 1
+    assert float(shown["eval/turn_1/reward_mean"]) == pytest.approx(last, abs=1e-4)
+
+
+def rows(**more):
+    return from_functions(
+        [{"n": 1}, {"n": 2}], lambda one, two: [1.0] * len(one), lambda row: f"pick {row['n']}", num_agents=2, **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("env", "eval_env", "first"),
+    [
+        (rows(eval_dataset=[{"n": 3}]), None, "pick 3"),
+        (rows(), None, "pick 1"),
+        (rows(eval_dataset=[{"n": 3}]), rows(), "pick 1"),
+    ],
+)
+def test_an_environment_with_held_out_items_is_evaluated_on_them(env, eval_env, first, tmp_path, capsys):
+    args = MADPOConfig(
+        preference_num_candidates=2, eval_num_samples=1, max_new_tokens=1, num_train_epochs=1, drift_samples=0
+    )
+    run = MADPOTrainer(env, eval_env, agents=[word_policy(0), word_policy(1)], args=args, output_dir=tmp_path)
+    run.train()
+    assert run.eval_env.reset(seed=0, options={"item": 0})[0]["agent_0"] == first
+    assert env.reset(seed=0, options={"item": 0})[0]["agent_0"] == "pick 1"
+    learned_from = eval_env is None and first == "pick 1"
+    assert ("evaluation: plays the items that are learned from" in capsys.readouterr().out) == learned_from
