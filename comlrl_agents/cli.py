@@ -70,7 +70,8 @@ def train(
 
     Keys: env (an id that `comlrl envs` lists), env.ARGUMENT, eval_env.ARGUMENT, agents ("tiny", a model id, a
     folder, or several with commas), tokenizer, output_dir, pairs (a folder of pairs to train from instead of
-    collecting), and every field of the algorithm (--keys).
+    collecting), reward_rule (how rewards that differ between agents become one: mean, sum, min, max), and every
+    field of the algorithm (--keys).
     """
     from comlrl_agents import cli_train
 
@@ -92,9 +93,10 @@ def evaluate(keys: Assignments = None, config: ConfigFile = None) -> None:
     For example: comlrl eval env=comlrl/LengthRatio-v0 agents=runs/a/model num_eval_samples=64
 
     Keys: env, env.ARGUMENT, agents (also a folder with agent_0, agent_1, …), tokenizer, split (eval),
-    num_eval_samples (32), seed (0), oracle (a folder with a reward model that judges in place of the task, whose own
-    reward stands beside it), collaboration_mode (centralized: one model writes for all) and the sampling: temperature,
-    top_p, top_k, max_new_tokens; those that are not given are the run's own where agents is the model folder of a run.
+    num_eval_samples (32), seed (0; with a run's own its evaluation is repeated), oracle (a folder with a reward model
+    that judges in place of the task, whose own reward stands beside it), reward_rule, collaboration_mode (centralized:
+    one model writes for all) and the sampling: temperature, top_p, top_k, max_new_tokens; those that are not given are
+    the run's own where agents is the model folder of a run.
     agents=api asks a remote model: api_url, api_format, api_model, api_key_env and the others of comparator_api_….
     """
     from comlrl_agents import cli_eval

@@ -19,13 +19,11 @@ def open_env(env_id: str, assignments: Sequence[str]) -> Any:
 
     Raises ConfigError for any other key.
     """
-    from comlrl_agents.run_keys import read_keys  # here, because it brings all configurations with it
+    from comlrl_agents.run_keys import RUN_KEYS, read_keys  # here, because it brings all configurations with it
 
     keys = read_keys([f"env={env_id}", *assignments])
     strange = [*keys.fields, *(f"eval_env.{name}" for name in keys.eval_arguments)]
-    if strange or any(
-        key is not None for key in (keys.algorithm, keys.agents, keys.tokenizer, keys.output_dir, keys.pairs)
-    ):
+    if strange or any(getattr(keys, name) is not None for name in ("algorithm", *RUN_KEYS) if name != "env"):
         raise ConfigError(f"arguments: expected only env.ARGUMENT=VALUE, actually {', '.join(assignments)}")
     return make_env(env_id, keys.env_arguments)
 

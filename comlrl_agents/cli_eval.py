@@ -10,6 +10,7 @@ from comlrl_agents import config
 from comlrl_agents.cli_envs import make_env
 from comlrl_agents.run_keys import RunKeys, read_keys
 from comlrl_env.errors import ConfigError
+from comlrl_env.shared_reward import check_rule
 
 NUM_SAMPLES = 32
 SAMPLING = ("temperature", "top_p", "top_k", "max_new_tokens")
@@ -52,6 +53,7 @@ def evaluate_agents(keys: RunKeys) -> str:
         raise ConfigError(f"{next(iter(api)).removeprefix('comparator_')}: belongs to agents=api; leave it out")
     if keys.pairs is not None or (remote and keys.tokenizer is not None):
         raise ConfigError("pairs, tokenizer: have no meaning here; leave them out")
+    check_rule(keys.reward_rule)
     kept, config_file = _sampling_of_run(keys.agents)
     given = {"num_agents": len(env.possible_agents), **kept, **wanted, **api}
     if remote:
@@ -67,7 +69,7 @@ def evaluate_agents(keys: RunKeys) -> str:
     if args.collaboration_mode == "centralized":
         from comlrl_env.wrappers import joint_text_env
 
-        env = joint_text_env(env)
+        env = joint_text_env(env, reward_rule=keys.reward_rule)
     if oracle is not None:
         env, remarks = _judged(env, oracle)
         told += remarks
@@ -165,6 +167,7 @@ def _run(env: Any, args: config.MADPOIterConfig, keys: RunKeys) -> str:
         env,
         args.eval_num_samples,
         {name: streams.fresh(f"eval/{name}") for name in env.possible_agents},
+        reward_rule=keys.reward_rule,
     )
     rows = [["metric", "value"], *([name, f"{value:.4g}"] for name, value in outcome.metrics.items())]
     statuses = Counter(turn["status"] for row in outcome.samples for turn in row["turns"])

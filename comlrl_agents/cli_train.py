@@ -14,6 +14,7 @@ from comlrl_agents import config
 from comlrl_agents.cli_envs import make_env
 from comlrl_agents.run_keys import RUN_KEYS, RunKeys, read_keys, shown
 from comlrl_env.errors import ConfigError
+from comlrl_env.shared_reward import check_rule
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
     keys.check_fields(known, f"comlrl train {algorithm}")
     env_id = keys.need_env()
     env, eval_env = make_env(env_id, keys.env_arguments), make_eval_env(keys)
+    check_rule(keys.reward_rule)
     args = config.from_mapping(config_class, {"num_agents": len(env.possible_agents), **keys.fields, **chosen.fixed})
     if keys.agents is None:
         say("agents: none are named; the embedded model of this kit, agents=tiny, is taken")
@@ -127,6 +129,7 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
         tokenizer=keys.tokenizer,
         args=args,
         output_dir=folder,
+        reward_rule=keys.reward_rule,
         **given,
     )
     trainer.description = keys.describe(algorithm)

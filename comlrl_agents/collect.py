@@ -81,7 +81,7 @@ def completion_metrics(samples: Sequence[Sequence[Generation]]) -> dict[str, flo
     """Length in tokens, share that was cut, and repetition of each agent's answers; the first two also over agents."""
     stats: dict[str, float] = {}
     for agent, own in enumerate(samples):
-        lengths = [len(g.token_ids) or len(g.text) for g in own]
+        lengths = [len(g.token_ids) for g in own]
         stats[f"agent_{agent}/mean_length"] = float(np.mean(lengths))
         stats[f"agent_{agent}/clipped_ratio"] = float(np.mean([not g.finished for g in own]))
         stats[f"agent_{agent}/repetition"] = float(np.mean([repetition(g.text) for g in own]))

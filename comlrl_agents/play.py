@@ -95,7 +95,9 @@ class Game:
             return self._policy.generate([prompt], 1, self._rng)[0][0].text
         task = getattr(self.env, "task", None)
         if task is None:
-            return str(self.env.action_space(agent).sample())
+            space = self.env.action_space(agent)
+            space.seed(int(self._rng.integers(2**31)))
+            return str(space.sample())
         answers: Mapping[str, str] = task.sample_answers(self.env.item, self._rng, self.env.history)
         return answers[agent]
 

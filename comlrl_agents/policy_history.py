@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from comlrl_agents.decoders import inherit_decoder
@@ -13,6 +14,9 @@ from comlrl_agents.head import inherit_head
 from comlrl_agents.optimisation import distinct_modules
 from comlrl_agents.policy import LLMPolicy
 from comlrl_agents.scored_states import inherit_sharing
+from comlrl_env.errors import CheckpointError
+
+_WAY_OUT = "copy the file again, or go on from a checkpoint (resume), which brings its own"
 
 
 class PolicyHistory:
@@ -43,7 +47,7 @@ class PolicyHistory:
         and are read as they are used.
 
         Raises:
-            RuntimeError: a file lacks a tensor, or it has another shape.
+            CheckpointError: a file is missing or damaged, lacks a tensor, or it has another shape.
 
         """
         files = {index: self.path(number) / f"agent_{index}.safetensors" for index in distinct_modules(self._team)}
@@ -96,8 +100,8 @@ def _frozen_copy(
 
 def _stored_values(module: torch.nn.Module, path: Path) -> dict[int, torch.Tensor]:
     """What :func:`weights` kept, by the identity of the module's tensors."""
-    stored, state = load_file(path), module.state_dict(keep_vars=True)
-    _refuse_misfit(stored, state, path)
+    state = module.state_dict(keep_vars=True)
+    stored = _stored(path, state)
     return {id(state[name]): tensor for name, tensor in stored.items()}
 
 
@@ -117,23 +121,29 @@ def load_weights(module: torch.nn.Module, path: Path) -> None:
     """Read what :func:`weights` kept into a module of the same shape, in place; tied tensors follow their twins.
 
     Raises:
-        RuntimeError: a tensor is missing or has another shape.
+        CheckpointError: the file is missing or damaged, a tensor is missing or has another shape.
 
     """
-    stored, state = load_file(path), module.state_dict()
-    _refuse_misfit(stored, state, path)
+    state = module.state_dict()
+    stored = _stored(path, state)
     with torch.no_grad():
         for name, tensor in stored.items():
             state[name].copy_(tensor)
 
 
-def _refuse_misfit(stored: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor], path: Path) -> None:
+def _stored(path: Path, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    try:
+        stored = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: cannot be read: {error}; {_WAY_OUT}") from error
     pointers = {tensor.data_ptr() for name, tensor in state.items() if name in stored}
     missing = [n for n, t in state.items() if n not in stored and t.data_ptr() not in pointers]
     if missing:
-        raise RuntimeError(f"{path}: has no tensor {missing[0]!r}")
+        raise CheckpointError(f"{path}: must hold tensor {missing[0]!r}, actually it does not; {_WAY_OUT}")
     for name, tensor in stored.items():
         if state[name].shape != tensor.shape:
-            raise RuntimeError(
-                f"{path}: {name!r} has the shape {tuple(tensor.shape)}, the model's is {tuple(state[name].shape)}"
+            raise CheckpointError(
+                f"{path}: {name!r} must have the model's shape {tuple(state[name].shape)}, actually "
+                f"{tuple(tensor.shape)}; {_WAY_OUT}"
             )
+    return stored

@@ -2,8 +2,8 @@
 
 Besides the fields of an algorithm's configuration there are the run's own keys: ``env`` (an id) with
 ``env.<argument>`` for its constructor, ``eval_env.<argument>`` where the evaluation environment differs,
-``agents``, ``tokenizer`` and ``output_dir``. Values are YAML. In a file, ``env`` may also be a table with ``id``, and
-``algorithm`` may say whose settings they are: the ``config.yaml`` of a run is such a file.
+``agents``, ``tokenizer``, ``output_dir``, ``pairs`` and ``reward_rule``. Values are YAML. In a file, ``env`` may also
+be a table with ``id``, and ``algorithm`` may say whose settings they are: the ``config.yaml`` of a run is such a file.
 """
 
 import re
@@ -17,13 +17,15 @@ import yaml
 
 from comlrl_agents.config import unknown_name
 from comlrl_env.errors import ConfigError
+from comlrl_env.shared_reward import RewardRule
 
 RUN_KEYS = {
     "env": "Id of an environment (comlrl envs), or package.module:Class; env.NAME= is an argument of it.",
     "agents": "tiny, a model id or folder for all agents, or one each: a,b.",
     "tokenizer": "Where the agents' tokenizers are; without it beside the models.",
-    "output_dir": "Folder of the run.",
+    "output_dir": "Folder of the run; without it runs/ALGORITHM-ENVIRONMENT.",
     "pairs": "Folder of pairs to learn from instead of collecting.",
+    "reward_rule": "How rewards that differ between agents become one: mean, sum, min or max; without it refused.",
 }
 LISTS = (
     "agents", "tokenizer", "agent_devices", "report_to", "comparator_agents", "comparator_devices",
@@ -50,6 +52,7 @@ class RunKeys:
     tokenizer: Any = None
     output_dir: str | None = None
     pairs: str | None = None
+    reward_rule: RewardRule | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def check_fields(self, known: Sequence[str], command: str) -> None:
@@ -68,6 +71,7 @@ class RunKeys:
             "agents": self.agents,
             "tokenizer": self.tokenizer,
             "pairs": self.pairs,
+            "reward_rule": self.reward_rule,
         }
         return {name: value for name, value in told.items() if value not in (None, {})}
 

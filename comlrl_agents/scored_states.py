@@ -150,6 +150,8 @@ def _sharing_agrees(module: nn.Module, output: str) -> bool:
         prompts = list(dict.fromkeys(prompt for prompt, _ in rows))
         shared, _ = _shared(module, rows, prompts, [[row for row in rows if len(row[1]) > 1]], output)
         plain = torch.cat([_apart(module, [row], output) for row in rows])
+    except torch.OutOfMemoryError:
+        raise  # says nothing about the model
     except Exception:  # noqa: BLE001  # a trial on code we know nothing about: whatever it raises means no
         return False
     return torch.allclose(shared, plain, rtol=0, atol=1e-3 * float(plain.nan_to_num().abs().max()), equal_nan=True)

@@ -32,9 +32,9 @@ class Tracker:
     """Writes what happens in a run, in the order it happens.
 
     ``metrics.jsonl`` holds only what the seed determines: a run that was killed and resumed writes the same
-    bytes as one that was not. Wall-clock times go to ``timings.jsonl``. ``step`` counts preference updates
-    everywhere. ``report_to``: ``"console"``, ``"tensorboard"``, ``"wandb"``, or ``"module:Class"`` of a
-    :class:`Sink`.
+    bytes as one that was not. Wall-clock times go to ``timings.jsonl``. ``step`` counts updates, of policies
+    and reward models alike. ``report_to``: ``"console"``, ``"tensorboard"``, ``"wandb"``, or ``"module:Class"``
+    of a :class:`Sink`.
 
     Raises ConfigError for a name in ``report_to`` that is unknown or whose package is missing.
     """

@@ -1,7 +1,7 @@
 """The public configurations: flat names and defaults of ALGORITHMS 14, checked at construction.
 
-Below this package nothing sees a flat configuration: ``sampling``, ``loss``, ``optimisation``, ``replay`` and
-``comparator`` hand out the small typed parts.
+Learners, comparators and replay see the small typed parts that these hand out (``sampling``, ``loss``,
+``optimisation``, ``replay``, ``comparator``); the flat object goes no further than trainers and what they are made of.
 """
 
 from comlrl_agents.config.fields import descriptions, from_mapping, to_mapping, unknown_name

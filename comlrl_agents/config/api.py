@@ -23,9 +23,7 @@ class ApiFields(PreferenceConfig):
 
     comparator_api_url: str | None = None
     """Where the remote model is asked."""
-    comparator_api_format: Literal["generic", "openai", "anthropic", "openai_responses", "responses", "codex"] = (
-        "generic"
-    )
+    comparator_api_format: ApiFormatName = "generic"
     """How it is spoken to; responses and codex are other names of openai_responses."""
     comparator_api_model: str | None = None
     """Its name there."""

@@ -36,7 +36,7 @@ class PolicyFields(TeamConfig):
     advantage_normalization: bool | None = None
     """Standardise advantages; none: for magrpo, iac and maac."""
     critic_model_name: str | list[str] | None = None
-    """iac and maac: model that critics begin with, or one per critic; none takes what the agents began with."""
+    """iac and maac: model that critics begin with, or one per critic; none takes what the first agent began with."""
     critic_learning_rate: float | None = None
     """iac and maac: AdamW's learning rate for critics; none takes that of the agents."""
     critic_devices: str | list[str] | None = None
@@ -129,6 +129,12 @@ class PolicyFields(TeamConfig):
             devices = getattr(self, name)
             if isinstance(devices, list) and len(devices) not in (1, count):
                 raise ConfigError(f"{name}: must name one device or {count}, actually {devices!r}")
+        models = self.critic_model_name
+        if isinstance(models, list) and len(models) != self.num_critics:
+            raise ConfigError(
+                f"critic_model_name: {self.rl_algorithm!r} needs a name, or a list of {self.num_critics}, one for each "
+                f"critic, actually {models!r:.80}"
+            )
 
     @property
     def has_critics(self) -> bool:

@@ -94,6 +94,7 @@ class Transport:
                 return Reply(await self._attempt(line, body), attempts=attempt + 1)
             except _FailedError as error:
                 failure, last = self.scrubbed(str(error)), attempt == self.endpoint.max_retries
+                # A server that asks for more patience than a request gets is one that does not answer.
                 if not error.retry or last or error.pause > self.endpoint.timeout:
                     waits = f"; it asks to wait {error.pause:g} s" if error.pause > self.endpoint.timeout else ""
                     return Reply(failure=f"{failure}{waits}", attempts=attempt + 1)
@@ -123,7 +124,7 @@ class Transport:
                 f"HTTP {status}: {text!r:.200}", retry=retry, pause=_retry_after(headers) if retry else 0.0
             )
         try:
-            return json.loads(text)
+            return self._without_secrets(json.loads(text))
         except (ValueError, RecursionError):
             raise _FailedError(f"expected JSON, actually {text!r:.120}") from None
 

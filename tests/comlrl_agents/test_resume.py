@@ -85,7 +85,7 @@ def test_a_stopped_run_ends_as_if_it_had_not_been_stopped(way, tmp_path, monkeyp
 def test_a_run_does_not_shrink_below_the_epochs_it_has_had(tmp_path):
     iterative(tmp_path, num_iterations=1, num_train_epochs=2).train()
     before = (tmp_path / "config.yaml").read_text()
-    with pytest.raises(CheckpointError, match="num_train_epochs must not be less than the 2 epochs .* actually 1"):
+    with pytest.raises(CheckpointError, match=r"num_train_epochs must not be less than the 2 epochs .* actually 1"):
         iterative(tmp_path, num_iterations=1, num_train_epochs=1).train(resume_from_checkpoint=True)
     assert (tmp_path / "config.yaml").read_text() == before
 

@@ -52,14 +52,14 @@ Versions: v0 first version.
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from comlrl_env.items import DEFAULT_SIZES, ProceduralItems, check_count, item_class, split_sizes
 from comlrl_env.task import History
-from comlrl_env.tasks.code.problems import NUMBERS, Step
+from comlrl_env.tasks.code.problems import NUMBERS, Step, meaning
 from comlrl_env.tasks.code.team_task import AUTHOR, HELPER, TeamTask
 from comlrl_env.types import Item
 
@@ -181,17 +181,12 @@ class CodeCompose(TeamTask):
 
 
 @functools.lru_cache(maxsize=4096)
-def _meaning(expression: str, variable: str) -> Callable[[Any], Any]:
-    meaning: Callable[[Any], Any] = eval(f"lambda {variable}: {expression}")
-    return meaning
-
-
 def _values(tests: list[list[int]], first: str, last: str) -> list[Any] | None:
     """The values that the tests want, or ``None`` when a constant ``aux``, or ``aux`` alone, could pass one of them."""
-    lists = [_meaning(first, "numbers")(list(numbers)) for numbers in tests]
+    lists = [meaning(first, "numbers")(list(numbers)) for numbers in tests]
     if min(map(len, lists)) < 2:
         return None
-    values = [_meaning(last, "ys")(ys) for ys in lists]
+    values = [meaning(last, "ys")(ys) for ys in lists]
     shown = {repr(value) for value in values}
     if (
         len(shown) < TESTS
@@ -200,7 +195,7 @@ def _values(tests: list[list[int]], first: str, last: str) -> list[Any] | None:
     ):
         return None
     try:
-        empty = _meaning(last, "ys")([])
+        empty = meaning(last, "ys")([])
     except (IndexError, ValueError):
         return values
     return None if repr(empty) in shown else values

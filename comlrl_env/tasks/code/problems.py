@@ -144,9 +144,10 @@ class Problem(NamedTuple):
 
 
 @functools.cache
-def _meaning(expression: str, variable: str) -> Callable[[Any], Any]:
-    meaning: Callable[[Any], Any] = eval(f"lambda {variable}: {expression}")
-    return meaning
+def meaning(expression: str, variable: str) -> Callable[[Any], Any]:
+    """The function of one variable that an expression of the kit's own is."""
+    found: Callable[[Any], Any] = eval(f"lambda {variable}: {expression}")
+    return found
 
 
 def make_problem(kind: Kind, rng: np.random.Generator, split: str, seed: int) -> Problem:
@@ -161,7 +162,7 @@ def make_problem(kind: Kind, rng: np.random.Generator, split: str, seed: int) ->
     last = 4 * third + (item_class(seed, split) - told) % 4
     join = kind.join[last]
     (which, condition), (changed, expression) = keep.written(k + 2), change.written(m + 2)
-    kept, made, joined = _meaning(condition, "x"), _meaning(expression, "x"), _meaning(join.code, "ys")
+    kept, made, joined = meaning(condition, "x"), meaning(expression, "x"), meaning(join.code, "ys")
     argument = kind.argument.partition(":")[0]
     examples = []
     for given in kind.draw(rng):

@@ -111,10 +111,6 @@ class LengthRatio(ProceduralTask):
             long = f"{long} {write_story(subject, rng, min(LONGEST, target - len(long)))}".strip()
         return dict(zip(self.agents, (short, long), strict=True))
 
-    def solo(self, item: Item, history: History = ()) -> dict[str, str]:
-        """The first author writes its story, the second says nothing."""
-        return {"author_0": self.gold(item)["author_0"], "author_1": ""}
-
     def sample_answers(self, item: Item, rng: np.random.Generator, history: History = ()) -> dict[str, str]:
         """Every author writes 20 to 400 characters, log-uniform and independent of the role."""
         lengths = np.exp(rng.uniform(math.log(SHORTEST), math.log(LONGEST), size=len(self.agents)))

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from comlrl_env.tasks.texts.words import jaccard, transitions, words
 
-REFERENCE_MAXIMUM = 2.98
 STRICT_MAXIMUM = 3.0
 STRICT_KINDS = 3
 

@@ -249,6 +249,14 @@ def test_a_round_goes_on_with_what_it_has_and_counts_the_rest(tmp_path):
         assert secret not in repr(run.args.comparator)
 
 
+def test_a_key_that_comes_back_in_escapes_is_hidden_too():
+    escaped = "".join(f"\\u{ord(character):04x}" for character in KEY)
+    said = json.dumps(openai_reply("red KEY")).replace("KEY", escaped)
+    assert json.loads(said)["choices"][0]["message"]["content"] == f"red {KEY}"
+    with serving(lambda n, body: (200, {}, said)) as server:
+        assert asked(policy(server, key=KEY), ["one"], 1) == [["red ***"]]
+
+
 def test_a_round_stops_only_when_there_is_nothing_at_all_and_never_shows_the_key(tmp_path):
     import traceback
 
