@@ -123,18 +123,26 @@ def load_tensors(path: Path) -> Any:
         raise CheckpointError(f"{path}: is damaged ({error}); resume from another checkpoint") from error
 
 
-def mirror(source: Path, target: Path) -> None:
-    """Bring files (that are never changed in place) into ``target``, as links where the file system allows it."""
+def mirror(source: Path, target: Path, *, linked: bool = False) -> None:
+    """Bring files into ``target``; ``linked``: as links where the file system allows it, for files that nobody opens
+    in an editor, which may change them in place.
+    """
     target.mkdir(parents=True, exist_ok=True)
     for path in sorted(source.rglob("*")):
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(source).parts):
             copy = target / path.relative_to(source)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.unlink(missing_ok=True)
-            try:
-                os.link(path, copy)
-            except OSError:
+            if not (linked and _link(path, copy)):
                 shutil.copy2(path, copy)
+
+
+def _link(path: Path, copy: Path) -> bool:
+    try:
+        os.link(path, copy)
+    except OSError:
+        return False
+    return True
 
 
 def _checksum(path: Path) -> int:

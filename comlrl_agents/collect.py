@@ -10,7 +10,7 @@ from msgspec import structs
 
 from comlrl_agents.items import Reset
 from comlrl_agents.policy import LLMPolicy
-from comlrl_agents.questions import Start, start_of
+from comlrl_agents.questions import Start, refuse_more_turns, start_of
 from comlrl_agents.sides import CandidateSource, Side, answers_of
 from comlrl_agents.types import Generation, Policy
 from comlrl_env.candidates import ScoreFunction
@@ -177,6 +177,7 @@ def _judge(
         *_, step_infos = wrapper.step(texts[0], rng=rng, score=score, same_tokens=same)
     else:
         *_, step_infos = wrapper.compare(texts[0], texts[1], rng=rng, score=score, same_tokens=same)
+    refuse_more_turns(not wrapper.agents)
     info = step_infos[agents[0]]
     rewards = [*info["candidate_rewards"], *info.get("comparator_rewards", [])]
     raw = [*info["raw_candidate_rewards"], *info.get("raw_comparator_rewards", [])]

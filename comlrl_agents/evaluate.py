@@ -10,7 +10,7 @@ import numpy as np
 from comlrl_agents.items import first_items
 from comlrl_agents.questions import agent_prompt, ask_each, start_of
 from comlrl_agents.types import Policy
-from comlrl_env.parallel import Began, advance, begin
+from comlrl_env.parallel import Began, acting_agents, advance, begin
 from comlrl_env.shared_reward import RewardRule, shared_score
 
 
@@ -75,25 +75,26 @@ def _play(
     rngs: Mapping[str, Sequence[np.random.Generator]],
     reward_rule: RewardRule | None,
 ) -> list[dict[str, Any]]:
-    agents = list(envs[0].possible_agents)
+    names = list(envs[0].possible_agents)
     rows: list[dict[str, Any]] = [
-        {"item": infos.get(agents[0], {}).get("item"), "turns": [], "return": 0.0} for _, infos in states
+        {"item": infos.get(names[0], {}).get("item"), "turns": [], "return": 0.0} for _, infos in states
     ]
     live = list(range(len(envs)))
     starts = [start_of(env, *state) for state, env in zip(states, envs, strict=True)]
     while live:
-        answers = {
-            agent: ask_each(
+        acting = {i: acting_agents(envs[i]) for i in live}
+        said: dict[int, dict[str, str]] = {i: {} for i in live}
+        for agent in names:
+            asked = [i for i in live if agent in acting[i]]
+            answers = ask_each(
                 policies[agent],
-                [agent_prompt(starts[i], agent, policies[agent]) for i in live],
-                [starts[i] for i in live],
-                [rngs[agent][i] for i in live],
+                [agent_prompt(starts[i], agent, policies[agent]) for i in asked],
+                [starts[i] for i in asked],
+                [rngs[agent][i] for i in asked],
             )
-            for agent in agents
-        }
-        for place, i in enumerate(live):
-            given = {agent: [g.text for g in answers[agent][place]] for agent in agents}
-            joint = {agent: texts[0] for agent, texts in given.items() if texts}
+            said |= {i: said[i] | {agent: own[0].text} for i, own in zip(asked, answers, strict=True) if own}
+        for i in live:
+            agents, joint = acting[i], said[i]
             turn: dict[str, Any] = {"prompts": dict(starts[i].prompts), "responses": joint}
             rows[i]["turns"].append(turn)
             if len(joint) < len(agents):

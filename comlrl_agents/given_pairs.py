@@ -92,13 +92,30 @@ class GivenPairs:
 def _tokens_fit(pair: PreferencePair, team: Sequence[LLMPolicy]) -> bool:
     """Whether every agent's tokenizer reads the stored ids as the stored text; pairs without ids fit as they are."""
     for turn in (*pair.winner, *pair.loser):
-        for answer, policy in zip(turn.completions, team, strict=True):
+        asked = zip(turn.prompts, turn.prompt_ids or [None] * len(team), strict=True)
+        for (prompt, prompt_ids), answer, policy in zip(asked, turn.completions, team, strict=True):
             ids = answer.token_ids
-            if ids is None:
-                continue
-            if max(ids, default=0) >= len(policy.tokenizer) or policy.decode(ids, answer.finished) != answer.text:
+            if ids is not None and (
+                max(ids, default=0) >= len(policy.tokenizer)
+                or policy.decode(ids, answer.finished) != answer.text
+                or (answer.finished and policy.eos_ids and ids and ids[-1] not in policy.eos_ids)
+            ):
+                return False
+            if prompt_ids is not None and not _is_prompt(prompt, prompt_ids, policy):
                 return False
     return True
+
+
+def _is_prompt(prompt: str, ids: Sequence[int], policy: LLMPolicy) -> bool:
+    """Whether ids are the prompt as the policy is fed it: its text, or a chat around it, which leaves out the last line
+    for a model to go on from.
+    """
+    if max(ids, default=0) >= len(policy.tokenizer):
+        return False
+    if list(ids) == list(policy.encode(prompt)):
+        return True
+    read = "".join(policy.decode(ids, False).split())
+    return any("".join(text.split()) in read for text in (prompt, prompt.rpartition("\n")[0]) if text.strip())
 
 
 def _without_tokens(pair: PreferencePair) -> PreferencePair:

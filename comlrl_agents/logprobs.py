@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from comlrl_agents.head import accumulate_gradient, few_lookups, find_head, gradients_in_place, target_logprobs
 from comlrl_agents.scored_states import Row, scored_states
 from comlrl_agents.tokens import pad
+from comlrl_env.errors import ConfigError
 
 TokenIds = Sequence[int]
 MICRO_BATCH_TOKENS = 4096
@@ -114,7 +115,7 @@ def without_dropout(model: nn.Module) -> None:
 
     That is eval mode. Gradient checkpointing works in training mode only; there, and for good, because
     backward runs the layers again, the drop-out rates of the modules are set to 0 (the model's config keeps
-    them).
+    them). Raises ConfigError when the model draws random numbers there all the same.
     """
     checkpointing = any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
     if not (checkpointing and torch.is_grad_enabled()):
@@ -126,12 +127,32 @@ def without_dropout(model: nn.Module) -> None:
             for name, value in vars(module).items():
                 if isinstance(value, float) and ("drop" in name or (name == "p" and isinstance(module, nn.Dropout))):
                     setattr(module, name, 0.0)
+        model.train()
+        _refuse_noise(model)
         _dropout_removed.add(model)
     if not model.training:
         model.train()
 
 
 _dropout_removed: WeakSet[nn.Module] = WeakSet()
+
+
+@torch.no_grad()
+def _refuse_noise(model: nn.Module) -> None:
+    """Some models read rates from their configuration as they run (Falcon's drop-out, Mixtral's router jitter)."""
+    ids = torch.arange(8, device=_device(model))[None] % _vocabulary(model)
+    first, second = (next(iter(model(input_ids=ids, use_cache=False).values())).float() for _ in range(2))
+    if not torch.allclose(first, second, rtol=0, atol=1e-3 * float(first.abs().max()), equal_nan=True):
+        raise ConfigError(
+            f"gradient_checkpointing: {type(model).__name__} must give the same twice in training mode, actually it "
+            "draws random numbers as it runs; set the drop-out and jitter rates of its config to 0, or "
+            "gradient_checkpointing to False"
+        )
+
+
+def _vocabulary(model: nn.Module) -> int:
+    size: int = model.get_input_embeddings().num_embeddings  # type: ignore[operator]  # transformers' method
+    return size
 
 
 def _rows(prompt_ids: Sequence[TokenIds], completion_ids: Sequence[TokenIds], score_final_token: bool) -> list[Row]:

@@ -74,9 +74,18 @@ def load_whole(auto_class: Any, name: str, **source: Any) -> nn.Module:
 
 
 def context_length(config: Any) -> int | None:
-    """The length of a model's context; None where its configuration names none (a state-space model)."""
+    """The length of a model's context; None where its configuration names none (a state-space model).
+
+    Of a model whose rotary positions change for longer texts ("longrope", "dynamic") what it reads without the change:
+    beyond, a text's probabilities depend on how long the others of its batch are, and on whether it was sampled or
+    read.
+    """
     texts = getattr(config, "get_text_config", lambda: config)()  # models that also see have one inside
     limit = getattr(texts, "max_position_embeddings", None)
+    rope = getattr(texts, "rope_parameters", None) or {}
+    if rope.get("rope_type") in ("longrope", "dynamic"):
+        before = rope.get("original_max_position_embeddings")
+        limit = getattr(texts, "original_max_position_embeddings", limit) if before is None else before
     return limit if isinstance(limit, int) else None
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from comlrl_agents.checkpoint import (
+    is_complete,
     latest_checkpoint,
     load_tensors,
     mirror,
@@ -134,11 +135,17 @@ class RunState:
         return newest
 
     def save(self) -> Path:
-        """Write a checkpoint of the run as it stands."""
+        """Write a checkpoint of the run as it stands. Raises CheckpointError when it cannot be written."""
         progress = self.trainer.progress
         progress.checkpoints += 1
         name = f"step_{progress.checkpoints:08d}"
-        return write_checkpoint(self.folder, name, self._fill, self.trainer.args.checkpoint_total_limit)
+        try:
+            return write_checkpoint(self.folder, name, self._fill, self.trainer.args.checkpoint_total_limit)
+        except (OSError, SafetensorError) as error:
+            raise CheckpointError(
+                f"{self.folder}: {name} cannot be written: {error}; earlier ones are as they were: make room, and "
+                "resume from them"
+            ) from error
 
     def restore(self, path: Path) -> None:
         """Bring the trainer to the state of a checkpoint.
@@ -157,7 +164,7 @@ class RunState:
         for index, module in distinct_modules(run.policies).items():
             load_weights(module, path / "weights" / f"agent_{index}.safetensors")
         mirror(path / "pairs", run.replay.folder)
-        mirror(path / "policies", run.history.folder)
+        mirror(path / "policies", run.history.folder, linked=True)
         run.replay.load_state_dict(state["replay"])
         run.items.load_state_dict(state["items"])
         run.streams.load_state_dict(state["streams"])
@@ -165,9 +172,14 @@ class RunState:
         run.progress = Progress(**state["progress"])
         run.progress.sample = [(int(i), int(p)) for i, p in run.progress.sample]
         # Going back leaves the checkpoints of another future behind; the next resume must not take one of them.
-        for later in self.folder.glob("step_*"):
-            if path.parent == self.folder and later.name > path.name:
+        for later in self.folder.glob("step_*") if path.parent == self.folder else ():
+            if later.name <= path.name:
+                continue
+            if is_complete(later):
                 shutil.rmtree(later)
+            else:
+                later.rename(later.with_name(f"damaged-{later.name}"))
+                run.tracker.console(f"{later.name} is damaged and was passed over; it is kept as damaged-{later.name}")
         if run.progress.round > run.args.rounds and run.progress.epoch < run.args.num_train_epochs:
             # The run had ended and num_train_epochs has grown: go on with the last round's pairs.
             run.progress.round, run.progress.phase = run.args.rounds, "learn"
@@ -192,7 +204,7 @@ class RunState:
             save_file(weights(module), staged / "weights" / f"agent_{index}.safetensors")
         save_tensors(run.learning.state_dict(), staged / "learner.pt")
         mirror(run.replay.folder, staged / "pairs")
-        mirror(run.history.folder, staged / "policies")
+        mirror(run.history.folder, staged / "policies", linked=True)
         state = {
             "fingerprint": self._fingerprint(),
             "progress": dataclasses.asdict(run.progress),

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from comlrl_agents.types import Generation, Policy, Prompt, Sampling
+from comlrl_env.errors import ConfigError
 from comlrl_env.task import History
 from comlrl_env.types import Item
 
@@ -28,6 +29,15 @@ def start_of(env: Any, prompts: Mapping[str, str], infos: Mapping[str, Any]) -> 
     """The state of an environment that has just given ``prompts`` and ``infos``."""
     inner = getattr(env, "unwrapped", env)
     return Start(prompts, infos, getattr(inner, "item", None), getattr(inner, "history", ()))
+
+
+def refuse_more_turns(finished: bool) -> None:
+    """Raise ConfigError when an episode that is learned from goes on after its first turn."""
+    if not finished:
+        raise ConfigError(
+            "env: training covers environments of one turn so far, actually an episode goes on after it; end it there, "
+            "or fold the turns into one prompt"
+        )
 
 
 def agent_prompt(start: Start, agent: str, policy: Policy) -> Prompt:
@@ -69,6 +79,8 @@ def ask_each(
 
     Any other policy, remote models among them, is asked for all at once with the first generator.
     """
+    if not prompts:
+        return []
     # A subclass with a ``generate`` of its own is asked in that way.
     owner = next((kind for kind in type(policy).__mro__ if "generate" in vars(kind)), object)
     if "generate_each" not in vars(owner):

@@ -10,7 +10,7 @@ import numpy as np
 from comlrl_agents.concurrency import for_each_agent
 from comlrl_agents.items import Reset
 from comlrl_agents.policy import LLMPolicy
-from comlrl_agents.questions import Start, agent_prompt
+from comlrl_agents.questions import Start, agent_prompt, refuse_more_turns
 from comlrl_agents.reward_model import JointRewardModel
 from comlrl_agents.types import Generation
 from comlrl_env.errors import RewardError, TrainingError
@@ -131,7 +131,9 @@ class TaskReward:
                 f"actually {group.prompts!r} and then {tuple(prompts.values())!r}; derive the item from the seed alone"
             )
         texts = {agent: [a.text for a in own] for agent, own in zip(prompts, group.answers, strict=True)}
+        played = self._slate.step(texts)
+        refuse_more_turns(played.finished)
         return [
-            self._slate.process(score.reward) if score.status == "ok" else math.nan
-            for score in self._slate.score(texts)
+            self._slate.process(score.reward) if score is not None and score.status == "ok" else math.nan
+            for score in played.scores
         ]

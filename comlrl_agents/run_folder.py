@@ -1,10 +1,13 @@
 """The folder of one run: whose it is, what it was started with, and where its parts lie."""
 
+import errno
+import fcntl
 import json
 import platform
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -37,6 +40,20 @@ class RunFolder:
         self.pairs = self.path / "pairs"
         self.policies = self.path / "policies"
         self.model = self.path / "model"
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Within, no other process trains here. Raises ConfigError when one does already."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in (errno.EACCES, errno.EAGAIN):  # others: a file system without locks
+                    raise ConfigError(
+                        f"output_dir: another process is training in {self.path}; wait for it, or choose another folder"
+                    ) from None
+            yield
 
     def refuse_if_used(self) -> None:
         """Raises ConfigError when another run lies here: nothing of it is touched."""

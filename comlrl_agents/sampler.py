@@ -1,8 +1,8 @@
 """Drawing tokens from logits: temperature, then top-k, then top-p, by the inverse of the cumulative
 distribution.
 
-The same distribution as transformers' ``generate``, without sorting the vocabulary where candidates can be
-cut first.
+The same distribution as transformers' ``generate`` (of logits that tie at the edge of the nucleus all stay, there the
+first ones), without sorting the vocabulary where candidates can be cut first.
 """
 
 from collections.abc import Sequence

@@ -10,6 +10,7 @@ from torch import nn
 
 from comlrl_agents.config import TeamConfig
 from comlrl_agents.model_source import MODEL_FILES, check_source, load_tokenizer, named_in
+from comlrl_agents.optimisation import distinct_modules
 from comlrl_agents.placement import checkpoint_gradients, float32_weights, per_agent, pick_device, pick_dtype
 from comlrl_agents.player_policy import PREFIX
 from comlrl_agents.policy import LLMPolicy, load_policy
@@ -30,7 +31,8 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
         config: gives the number of agents, devices, sampling and the chat setting.
 
     Raises:
-        ConfigError: the number of models or tokenizers is not ``num_agents``, or a source is missing.
+        ConfigError: the number of models or tokenizers is not ``num_agents``, a source is missing, or two different
+            objects share weights that learn.
 
     """
     # All folders are looked for before the first model is loaded.
@@ -46,11 +48,25 @@ def load_team(agents: Any, tokenizer: Any, config: TeamConfig) -> list[LLMPolicy
         if isinstance(source, str) or id(source) not in made:
             made[id(source)] = _policy(source, own_tokenizer, devices[index], config, "agents")
         team.append(made[id(source)])
+    _refuse_two_owners(team)
     for policy in team:
         policy.compute_dtype = pick_dtype(config.dtype, policy.device).value
         if config.gradient_checkpointing:
             checkpoint_gradients(policy.model)
     return team
+
+
+def _refuse_two_owners(team: Sequence[LLMPolicy]) -> None:
+    owner: dict[int, int] = {}
+    for index, module in distinct_modules(team).items():
+        for parameter in module.parameters():
+            first = owner.setdefault(id(parameter), index)
+            if first != index and parameter.requires_grad:
+                raise ConfigError(
+                    "agents: different model objects must not share weights that learn, which would be stepped twice, "
+                    f"actually those of agents {first} and {index} do; give one object for both, or a copy "
+                    "(copy.deepcopy)"
+                )
 
 
 def load_frozen(models: Any, devices: Any, config: TeamConfig, field: str = "comparator_agents") -> list[Policy]:

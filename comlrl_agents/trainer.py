@@ -20,6 +20,7 @@ from comlrl_agents.given_pairs import GivenPairs
 from comlrl_agents.items import ItemSchedule
 from comlrl_agents.policy_history import PolicyHistory
 from comlrl_agents.progress import Progress, RunState
+from comlrl_agents.questions import refuse_more_turns
 from comlrl_agents.replay import PairSample, ReplayBuffer, ReplayRule
 from comlrl_agents.report import write_report
 from comlrl_agents.run_folder import RunFolder, own_folder, set_aside, usable_folder
@@ -162,15 +163,18 @@ class Trainer:
                 starts it when it has none yet); a path names the checkpoint. None starts a new run.
 
         Raises:
-            ConfigError: the folder holds a run and none is to be resumed.
-            CheckpointError: the checkpoint does not fit; nothing has changed then.
+            ConfigError: the folder holds a run and none is to be resumed, or another process is training in it.
+            CheckpointError: the checkpoint does not fit; nothing has changed then. Or one cannot be written.
             TrainingError: a value is not finite, or no candidate could be scored.
 
         """
         state = RunState(self)
-        checkpoint = state.find(resume_from_checkpoint)
         for env, count in ((self.env, None), (self.eval_env, self.args.eval_num_samples)):
             refuse_long_prompts(dict(zip(self.agents, self.policies, strict=True)), env, count)
+        with self.folder.claimed():
+            return self._train(state, state.find(resume_from_checkpoint))
+
+    def _train(self, state: RunState, checkpoint: Path | None) -> dict[str, float]:
         with Tracker(self.folder.path, report_to=self.args.report_to) as self.tracker:
             if checkpoint is None:
                 self._start(state)
@@ -221,6 +225,7 @@ class Trainer:
             self.tracker.console("evaluation: plays the items that are learned from; give eval_env= for others")
         self.history.save(0)
         self.log_evaluation()
+        refuse_more_turns("eval/turn_2/reward_mean" not in self.progress.last_evaluation)
         state.save()
 
     def _collect_round(self) -> None:

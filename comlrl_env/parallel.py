@@ -31,6 +31,17 @@ def acting_agents(env: ParallelEnv[str, Any, Any]) -> list[str]:
     return [agent for agent in env.possible_agents if agent in now]
 
 
+def scores_itself(env: Any) -> bool:
+    """Whether the environment scores many candidates at once as its ``step`` would.
+
+    Types are asked, because wrappers forward attributes and would let candidates pass them by; a subclass with a
+    ``step`` of its own scores by that.
+    """
+    kinds = type(env).__mro__
+    stepping = next((place for place, kind in enumerate(kinds) if "step" in vars(kind)), len(kinds))
+    return any("score_candidates" in vars(kind) for kind in kinds[: stepping + 1])
+
+
 def read_prompts(observations: Mapping[str, Any], agents: list[str]) -> dict[str, str]:
     """The observations of the agents that act next; TaskError when one is missing or no text."""
     for agent in agents:

@@ -30,17 +30,19 @@ def shared_score(
 ) -> Score:
     """The score of a joint action from the rewards and infos of the ``agents`` that acted.
 
-    A reward that is not finite makes a failed score, with the status and reason that the infos give (keys
-    ``reward_status`` and ``reward_reason``) or else ``"error"``. ``reward_components`` and ``is_success`` are taken
-    over from the first agent's info.
+    A reward that is not finite makes a failed score, with the status and reason that the first info with one gives
+    (keys ``reward_status`` and ``reward_reason``) or else ``"error"``. ``reward_components`` and ``is_success`` are
+    taken over from the first agent's info.
 
     Raises RewardError when an agent has no reward, a reward is no number, or rewards differ and no ``rule`` says how
     to combine them.
     """
     values = [_number(rewards, agent) for agent in agents]
-    info = infos.get(agents[0]) or {}
+    told = [infos.get(agent) or {} for agent in agents]
+    info = told[0]
     broken = [f"{agent}: {value}" for agent, value in zip(agents, values, strict=True) if not math.isfinite(value)]
     if broken:
+        info = next((own for own in told if own.get("reward_status", "ok") != "ok"), info)
         status: Literal["timeout", "error"] = "timeout" if info.get("reward_status") == "timeout" else "error"
         reason = str(info.get("reward_reason") or f"the environment gave rewards that are not finite ({broken[0]})")
         return Score.failed(status, reason)

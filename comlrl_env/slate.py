@@ -9,7 +9,7 @@ from pettingzoo import ParallelEnv
 from comlrl_env.branches import Branch, CopiedBranch, ReplayedBranch, Texts, can_copy
 from comlrl_env.candidates import Candidates, joint_responses
 from comlrl_env.errors import ActionError
-from comlrl_env.parallel import acting_agents, begin, read_prompts
+from comlrl_env.parallel import acting_agents, begin, read_prompts, scores_itself
 from comlrl_env.shared_reward import RewardRule, check_rule, shared_score
 from comlrl_env.types import Score
 
@@ -42,8 +42,7 @@ class Slate:
         check_rule(reward_rule)
         self.env = env
         self.reward_rule = reward_rule
-        # The type is asked, because wrappers forward attributes and would let candidates pass them by.
-        self._scores_itself = hasattr(type(env), "score_candidates")
+        self._scores_itself = scores_itself(env)
         self._copies: bool | None = None
         self._seeds, _ = np_random()
         self._root: Branch | None = None

@@ -8,7 +8,7 @@ from pettingzoo import ParallelEnv
 from comlrl_env.env import TextEnv
 from comlrl_env.errors import ActionError
 from comlrl_env.joint_text import JointAdapter, SectionAdapter, joint_prompt, read_roles
-from comlrl_env.parallel import advance, begin
+from comlrl_env.parallel import advance, begin, scores_itself
 from comlrl_env.shared_reward import RewardRule, check_rule, shared_score
 from comlrl_env.spaces import UnicodeText
 from comlrl_env.types import Score
@@ -134,5 +134,5 @@ def joint_text_env(
     env: Any, adapter: JointAdapter | None = None, reward_rule: RewardRule | None = None
 ) -> JointTextEnv:
     """``env`` for one actor that writes all roles; ``adapter`` None: :class:`~comlrl_env.joint_text.SectionAdapter`."""
-    kind = JointTextTask if hasattr(type(env), "score_candidates") else JointTextEnv
+    kind = JointTextTask if scores_itself(env) else JointTextEnv
     return kind(env, SectionAdapter() if adapter is None else adapter, reward_rule)

@@ -1,8 +1,10 @@
 """Prompts that do not fit are found before anything is sampled."""
 
 import pytest
+from transformers import LlamaConfig, Phi3Config
 
 from comlrl_agents.context import refuse_long_prompts
+from comlrl_agents.model_source import context_length
 from comlrl_agents.policy import ScriptedPolicy
 from comlrl_agents.types import Sampling
 from comlrl_env.env import TextEnv
@@ -62,3 +64,19 @@ def test_training_refuses_before_it_begins(tmp_path):
     with pytest.raises(ConfigError, match=r"^agent 'b', item train/7: "):
         trainer.train()
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("rope", "room"),
+    [
+        ({"rope_type": "default"}, 64),
+        ({"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}, 16),
+    ],
+)
+def test_rotary_positions_that_change_for_longer_texts_end_the_context(rope, room):
+    sizes = {"vocab_size": 9, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "pad_token_id": 0}
+    rope = {"rope_theta": 10000.0, **rope}
+    longest = {"max_position_embeddings": 64, "original_max_position_embeddings": 16}
+    assert context_length(Phi3Config(**sizes, **longest, rope_parameters=rope)) == room
+    dynamic = {"rope_theta": 10000.0, "rope_type": "dynamic", "factor": 4.0}
+    assert context_length(LlamaConfig(**sizes, max_position_embeddings=64, rope_parameters=dynamic)) == 64

@@ -1,14 +1,20 @@
 """Evaluation: every item has random numbers of its own."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
 from comlrl_agents import MADPOConfig, MADPOTrainer, ScriptedPolicy
+from comlrl_agents.collect import collect
 from comlrl_agents.evaluate import evaluate
+from comlrl_agents.items import Reset
 from comlrl_agents.player_policy import PlayerPolicy
-from comlrl_env import from_functions, make
+from comlrl_agents.rollouts import Group, TaskReward
+from comlrl_agents.sides import Side
+from comlrl_agents.types import Generation
+from comlrl_env import ConfigError, PreferenceWrapper, from_functions, make
 from tests.comlrl_agents.test_cli import run
 from tests.comlrl_agents.toys import ColourEnv, word_policy
 
@@ -89,3 +95,47 @@ def test_an_environment_with_held_out_items_is_evaluated_on_them(env, eval_env, 
     assert env.reset(seed=0, options={"item": 0})[0]["agent_0"] == "pick 1"
     learned_from = eval_env is None and first == "pick 1"
     assert ("evaluation: plays the items that are learned from" in capsys.readouterr().out) == learned_from
+
+
+class Staggered(ColourEnv):
+    """Agent b ends after the first turn, agent a after the second; every turn is worth what its texts are long."""
+
+    def reset(self, seed=None, options=None):
+        self.turn = 0
+        return super().reset(seed, options)
+
+    def step(self, actions):
+        assert set(actions) == set(self.agents)
+        agents, self.turn = self.agents, self.turn + 1
+        self.agents = ["a"] if self.turn == 1 else []
+        ended = {agent: agent not in self.agents for agent in agents}
+        value = float(sum(map(len, actions.values())))
+        told = {agent: {} for agent in agents}
+        return dict.fromkeys(agents, "pick"), dict.fromkeys(agents, value), ended, dict.fromkeys(agents, False), told
+
+
+def test_agents_may_end_at_different_turns():
+    team = {"a": ScriptedPolicy(lambda prompt, rng: "aa"), "b": ScriptedPolicy(lambda prompt, rng: "bbb")}
+    found = evaluate(team, Staggered(), 2, {agent: np.random.default_rng(0) for agent in team})
+    assert found.metrics["eval/turn_1/reward_mean"] == 5
+    assert found.metrics["eval/turn_2/reward_mean"] == 2
+    assert found.returns == [7, 7]
+
+
+@pytest.mark.parametrize("kind", ["evaluated", "rewarded", "collected"])
+def test_an_episode_that_goes_on_is_not_trained_on(kind, tmp_path):
+    if kind == "evaluated":
+        args = MADPOConfig(eval_num_samples=1, max_new_tokens=1, items_per_round=1)
+        run = MADPOTrainer(Staggered(), agents=[word_policy(0), word_policy(1)], args=args, output_dir=tmp_path)
+        played = run.train
+    elif kind == "rewarded":
+        answers = ((Generation("red"),), (Generation("green"),))
+        group = Group("item", Reset(0), ("pick", "pick"), answers)
+        reward = TaskReward(Staggered())
+        played = partial(reward, [group])
+    else:
+        side = Side([ScriptedPolicy(lambda prompt, rng: "red")] * 2, [np.random.default_rng(0)] * 2, 2)
+        wrapper, rng = PreferenceWrapper(Staggered()), np.random.default_rng(0)
+        played = partial(collect, wrapper, [Reset(0)], side, None, rng)
+    with pytest.raises(ConfigError, match="env: training covers environments of one turn so far"):
+        played()

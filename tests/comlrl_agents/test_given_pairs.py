@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from comlrl_agents import MADPOConfig, MADPOIterConfig, MADPOIterTrainer, MADPOTrainer
+from comlrl_agents import LLMPolicy, MADPOConfig, MADPOIterConfig, MADPOIterTrainer, MADPOTrainer
 from comlrl_agents.given_pairs import GivenPairs, pair_files
 from comlrl_env.errors import CheckpointError, ConfigError
 from comlrl_env.records import read_round, write_round
+from comlrl_env.types import Completion
 from tests.comlrl_agents.toys import ColourEnv, same_weights, token_pair, word_model, word_policy, word_tokenizer
 
 RECORDED = Path(__file__).parent / "recorded" / "iteration_0001.json"
@@ -146,3 +147,25 @@ def test_an_untrained_team_is_what_it_was(tmp_path):
     run = trainer(tmp_path / "run", stored(tmp_path / "pairs", []), eval_num_samples=1)
     run.train()
     assert same_weights(run.policies[0].model, word_model(0))
+
+
+@pytest.mark.parametrize(
+    ("words", "eos", "kept"),
+    [
+        (("red", "green", "blue", "gold"), "</s>", True),
+        (("red", "green", "blue", "gold"), "<pad>", False),  # ends an answer in another way
+        (("red", "green", "blue", "gold", "pick", "x"), "</s>", False),  # reads another prompt in the stored ids
+    ],
+)
+def test_pairs_of_another_vocabulary_are_tokenised_anew(tmp_path, words, eos, kept):
+    silent = structs.replace(GOOD[0].winner[0], completions=(Completion("", (2,), True),) * 2)
+    pairs = [structs.replace(GOOD[0], winner=(silent,))]
+    tokenizer = word_tokenizer(words)
+    tokenizer.eos_token = eos
+    models = [word_model(seed, len(tokenizer)) for seed in (0, 1)]
+    for model in models:
+        model.config.eos_token_id = model.generation_config.eos_token_id = tokenizer.eos_token_id
+    team = [LLMPolicy(model, tokenizer) for model in models]
+    (pair,), anew = GivenPairs(stored(tmp_path, pairs), 2, 1).of_round(1, team)
+    assert anew == (not kept)
+    assert (pair.winner[0].prompt_ids is None) == (pair.loser[0].completions[0].token_ids is None) == (not kept)

@@ -4,11 +4,12 @@ import itertools
 import pytest
 import torch
 from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import FalconConfig, FalconForCausalLM, GPT2Config, GPT2LMHeadModel
 
 from comlrl_agents import embedding_rows, head, scored_states
 from comlrl_agents.logprobs import backward_weighted, sequence_logprobs, token_logprobs, without_dropout
 from comlrl_agents.placement import checkpoint_gradients
+from comlrl_env.errors import ConfigError
 from tests.comlrl_agents.families import family
 
 FAMILIES = ("llama", "qwen2", "gpt2", "gemma3", "gemma2")
@@ -316,3 +317,16 @@ def test_rows_that_cannot_be_scored_are_refused(prompts, completions, words):
 def test_weights_of_another_shape_are_refused():
     with pytest.raises(ValueError, match=r"expected shape \(1,\)"):
         backward_weighted(family("llama"), [[1]], [[2]], torch.ones(2))
+
+
+def test_a_model_that_draws_random_numbers_while_its_gradients_are_checkpointed_is_refused():
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 24}
+    for rate in (0.0, 0.3):  # which it reads from its configuration as it runs
+        model = FalconForCausalLM(FalconConfig(**sizes, bos_token_id=1, eos_token_id=2, hidden_dropout=rate))
+        expected = sequence_logprobs(model, PROMPTS, COMPLETIONS)
+        checkpoint_gradients(model)
+        if rate == 0:
+            torch.testing.assert_close(sequence_logprobs(model, PROMPTS, COMPLETIONS), expected, rtol=0, atol=1e-5)
+        else:
+            with pytest.raises(ConfigError, match=r"gradient_checkpointing: FalconForCausalLM .* draws random numbers"):
+                sequence_logprobs(model, PROMPTS, COMPLETIONS)

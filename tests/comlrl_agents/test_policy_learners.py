@@ -337,7 +337,11 @@ def test_a_saved_critic_goes_on_with_its_head(tmp_path):
         ),
         ({"rl_algorithm": "iac"}, {"critics": "tiny"}, "critics: 'iac' needs a list of 2, .* actually 'tiny'"),
         ({"rl_algorithm": "iac"}, {"critics": [1, 2], "critic_model": 3}, "critics: must be named in one way, .* 2"),
-        ({"rl_algorithm": "iac", "critic_model_name": ["a"]}, {}, "critic_model_name: 'iac' needs a name, or a list of 2"),
+        (
+            {"rl_algorithm": "iac", "critic_model_name": ["a"]},
+            {},
+            "critic_model_name: 'iac' needs a name, or a list",
+        ),
         ({}, {"critics": ["tiny"]}, "critics: rl_algorithm='magrpo' has no critics"),
         ({"rl_algorithm": "iac", "use_separate_critic": False}, {"critic_model": "tiny"}, "has no critics of its own"),
         ({"rl_algorithm": "maac"}, {"critic_model": 3}, "must be names, folders or model objects, actually int"),

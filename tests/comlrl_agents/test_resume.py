@@ -112,3 +112,34 @@ def test_a_run_does_not_shrink_below_the_rounds_it_has_begun(tmp_path, wanted, b
     for ended in (False, True):
         iterative(tmp_path, num_iterations=4, report_to=["console"]).train(resume_from_checkpoint=True)
         assert ("the run had ended, and nothing is left to do" in capsys.readouterr().out.replace("\n", " ")) == ended
+
+
+def test_a_round_file_that_somebody_edits_leaves_the_checkpoints_whole(tmp_path):
+    iterative(tmp_path, num_iterations=2).train()
+    with (tmp_path / "pairs" / "iteration_0001.json").open("a") as file:
+        file.write("\n")  # in place
+    grown = iterative(tmp_path, num_iterations=3)
+    grown.train(resume_from_checkpoint=True)
+    assert grown.progress.round == 4
+    assert not (tmp_path / "pairs" / "iteration_0001.json").read_text().endswith("\n\n")
+
+
+def test_a_damaged_checkpoint_is_kept_and_named_when_an_earlier_one_is_taken(tmp_path, capsys):
+    iterative(tmp_path, num_iterations=2, checkpoint_total_limit=None).train()
+    newest = sorted((tmp_path / "checkpoints").glob("step_*"))[-1]
+    (newest / "learner.pt").write_bytes(b"")
+    iterative(tmp_path, num_iterations=2, report_to=["console"]).train(resume_from_checkpoint=True)
+    told = f"{newest.name} is damaged and was passed over; it is kept as damaged-{newest.name}"
+    assert told in capsys.readouterr().out.replace("\n", " ")
+    assert (newest.with_name(f"damaged-{newest.name}") / "learner.pt").read_bytes() == b""
+
+
+def test_a_full_disk_is_said_and_leaves_what_there_was(tmp_path, monkeypatch):
+    run = iterative(tmp_path, num_iterations=2)
+
+    def full(model, path):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("comlrl_agents.progress.save_file", full)
+    with pytest.raises(CheckpointError, match=r"step_00000001 cannot be written: .*No space left.* make room"):
+        run.train()

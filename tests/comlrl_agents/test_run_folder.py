@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,22 @@ def test_a_trainer_looks_at_its_folders_before_its_models(tmp_path: Path, field:
     )
     with pytest.raises(ConfigError, match=f"^{field}: must be a folder"):
         MADPOIterTrainer(ColourEnv(), agents="no/such/model", args=args, output_dir=folders["output_dir"])
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path: Path):
+    code = (
+        "import sys; from comlrl_agents.run_folder import RunFolder\n"
+        "with RunFolder(sys.argv[1]).claimed():\n    print('mine', flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "mine\n"
+        run = RLTrainer(ColourEnv(), args=RLConfig(items_per_round=1), output_dir=tmp_path)
+        with pytest.raises(ConfigError, match=f"output_dir: another process is training in {tmp_path}"):
+            run.train()
+        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+        other.kill()
+    with RunFolder(tmp_path).claimed():
+        pass

@@ -120,3 +120,12 @@ def test_a_team_that_is_too_small_is_refused_before_anything_is_loaded(tmp_path,
         str(tmp_path / "agent_0"),
         str(tmp_path / "agent_1"),
     ]
+
+
+def test_two_objects_that_learn_the_same_weights_are_refused():
+    one, other = word_policy(), word_policy(1)
+    other.model.model = one.model.model  # a body in common, heads apart
+    with pytest.raises(ConfigError, match=r"agents: different model objects must not share .* of agents 0 and 1 do"):
+        load_team([one, other], None, CONFIG)
+    one.model.model.requires_grad_(False)  # a frozen body is nobody's to step
+    assert len(load_team([one, other], None, CONFIG)) == 2

@@ -9,6 +9,7 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 from comlrl_env.env import TextEnv
 from comlrl_env.errors import ActionError, ConfigError, RewardError, TaskError
+from comlrl_env.shared_reward import shared_score
 from comlrl_env.slate import Slate
 from comlrl_env.types import Item, Score
 from tests.comlrl_env.foreign_envs import (
@@ -270,3 +271,20 @@ def test_overhead_is_below_fifty_microseconds_per_joint_response():
         slate.step(candidates)
         best = min(best, time.process_time() - start)
     assert best / 16 < 50e-6
+
+
+def test_a_subclass_scores_by_a_step_of_its_own():
+    class Stern(TextEnv):
+        def step(self, actions):
+            observations, rewards, *rest = super().step(actions)
+            return observations, dict.fromkeys(rewards, -5.0), *rest
+
+    slate = Slate(Stern(LengthTask()))
+    slate.reset(seed=0)
+    assert [score.reward for score in slate.score({"a_0": ["x", "yy"], "b_1": ["", ""]})] == [-5.0, -5.0]
+
+
+def test_whichever_agent_is_told_of_a_failure_is_heard():
+    infos = {"a": {}, "b": {"reward_status": "timeout", "reward_reason": "slept"}}
+    score = shared_score({"a": math.nan, "b": math.nan}, infos, ["a", "b"], None)
+    assert (score.status, score.reason) == ("timeout", "slept")

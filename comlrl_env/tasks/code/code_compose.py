@@ -51,7 +51,6 @@ in eval) + (seed modulo 2), modulo 4. Making an item computes its tests and, whe
 Versions: v0 first version.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -180,7 +179,6 @@ class CodeCompose(TeamTask):
         }
 
 
-@functools.lru_cache(maxsize=4096)
 def _values(tests: list[list[int]], first: str, last: str) -> list[Any] | None:
     """The values that the tests want, or ``None`` when a constant ``aux``, or ``aux`` alone, could pass one of them."""
     lists = [meaning(first, "numbers")(list(numbers)) for numbers in tests]

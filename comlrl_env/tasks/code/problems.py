@@ -143,7 +143,7 @@ class Problem(NamedTuple):
     examples: list[tuple[list[Any], Any]]
 
 
-@functools.cache
+@functools.lru_cache(maxsize=4096)
 def meaning(expression: str, variable: str) -> Callable[[Any], Any]:
     """The function of one variable that an expression of the kit's own is."""
     found: Callable[[Any], Any] = eval(f"lambda {variable}: {expression}")
