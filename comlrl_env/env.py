@@ -60,6 +60,7 @@ class TextEnv(ParallelEnv[str, str, str]):
         reward_processor: finite raw reward -> finite reward, applied to ``rewards`` only.
         render_mode: ``"ansi"`` or ``None``.
         oracle_workers: threads that score candidates at once, for oracles that wait on processes.
+        oracle_cache: how many scores to remember, of an oracle that is pure and slow; failed ones are not remembered.
         oracle_timeout: seconds after which scoring one joint response is given up (status ``"timeout"``).
         max_cycles: truncate episodes after so many turns.
 
@@ -78,6 +79,7 @@ class TextEnv(ParallelEnv[str, str, str]):
         render_mode: str | None = None,
         oracle_workers: int = 0,
         oracle_timeout: float | None = None,
+        oracle_cache: int = 0,
         max_cycles: int | None = None,
     ) -> None:
         check_task(task)
@@ -97,7 +99,7 @@ class TextEnv(ParallelEnv[str, str, str]):
         self.agents: list[str] = []
         self.observation_spaces = {agent: UnicodeText() for agent in self.possible_agents}
         self.action_spaces = {agent: UnicodeText() for agent in self.possible_agents}
-        self._oracle = Oracle(task, workers=oracle_workers, timeout=oracle_timeout)
+        self._oracle = Oracle(task, workers=oracle_workers, timeout=oracle_timeout, cache_size=oracle_cache)
         self._splits: dict[str, Sequence[Item]] = {}
         self._items(self.split)
         self._seed: int | None = None

@@ -138,6 +138,7 @@ def from_functions(
     render_mode: str | None = None,
     oracle_workers: int = 0,
     oracle_timeout: float | None = None,
+    oracle_cache: int = 0,
 ) -> TextEnv:
     """Make an environment from a dataset, a reward function and prompt formatters.
 
@@ -151,7 +152,7 @@ def from_functions(
         eval_dataset: the rows of ``split="eval"``; the counterpart is ``TextEnv(env.task, split="eval")``.
         agents: the role names; default ``agent_0``, ``agent_1``, …
         num_agents: how many; default the number of formatters or of role names, and 2 with one formatter for all.
-        split, render_mode, oracle_workers, oracle_timeout: see :class:`TextEnv`.
+        split, render_mode, oracle_workers, oracle_timeout, oracle_cache: see :class:`TextEnv`.
 
     Raises:
         TaskError: a dataset is empty or no sequence of mappings, or the numbers of agents do not agree.
@@ -166,6 +167,7 @@ def from_functions(
         render_mode=render_mode,
         oracle_workers=oracle_workers,
         oracle_timeout=oracle_timeout,
+        oracle_cache=oracle_cache,
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from comlrl_agents.config import (
     MADPOConfig,
     MADPOIterConfig,
+    MARLHFConfig,
     MARLHFIterConfig,
     RLConfig,
     descriptions,
@@ -48,6 +49,31 @@ def test_defaults_are_those_of_the_specification():
     assert {name: iterative[name] for name in expected if name not in changed} == {
         name: expected[name] for name in expected if name not in changed
     }
+
+
+def test_defaults_of_marlhf_are_those_of_the_specification():
+    own = {
+        "rl_algorithm": "magrpo", "num_generations": 4, "reward_model_name": None, "reward_model_device": None,
+        "reward_learning_rate": 1e-5, "reward_num_train_epochs": 1, "reward_train_batch_size": 1,
+        "reward_max_length": None, "reward_freeze_backbone": False, "critic_model_name": None,
+        "critic_learning_rate": None, "critic_devices": None, "use_separate_critic": True, "critic_type": "v",
+        "value_loss_coef": 0.6, "value_clip_range": 0.2, "reference_kl_enabled": False, "reference_kl_coef": 0.1,
+        "reference_devices": None,
+    }  # fmt: skip
+    once, madpo = to_mapping(MARLHFConfig()), to_mapping(MADPOConfig())
+    assert {name: once[name] for name in own} == own
+    shared = set(once) & set(madpo)
+    assert {name: once[name] for name in shared} == {name: madpo[name] for name in shared}
+    assert "dpo_beta" not in once
+    rounds, madpo_rounds = to_mapping(MARLHFIterConfig()), to_mapping(MADPOIterConfig())
+    changed = {"num_train_epochs": 2, "reward_num_train_epochs": 2, "preference_scoring_reward": "task"}
+    assert {name: rounds[name] for name in changed} == changed
+    assert {name: rounds[name] for name in own if name not in changed} == {
+        name: own[name] for name in own if name not in changed
+    }
+    shared = (set(rounds) & set(madpo_rounds)) - set(changed)
+    assert {name: rounds[name] for name in shared} == {name: madpo_rounds[name] for name in shared}
+    assert {"num_iterations", "preference_replay_mode", "comparator_policy", "comparator_api_format"} <= shared
 
 
 def test_the_batch_defaults_to_the_rollout_buffer():

@@ -61,7 +61,7 @@ def iterative(folder, base, env=None, **fields):
     [
         ("magrpo", {}),
         ("iac", {"use_separate_critic": False, "drift_samples": 2}),
-        ("iac", {"critic_type": "q", "reference_kl_enabled": True, "num_train_epochs": 2}),
+        ("iac", {"critic_type": "q", "reference_kl_enabled": True}),
         ("maac", {"ppo_epochs": 2, "ppo_clip_range": 0.2}),
     ],
 )
@@ -72,8 +72,11 @@ def test_a_team_learns_the_toy_from_the_task(tmp_path, base, name, fields):
     before = trainer.evaluate(64)["eval/turn_1/reward_mean"]
     trainer.train()
     after = trainer.evaluate(64)["eval/turn_1/reward_mean"]
-    # With "q" what is learned is what the critic did not foresee: little.
-    assert after > before + 0.15 or fields.get("critic_type") == "q"
+    # With "q" what is learned is what the critic did not foresee: less.
+    assert after > before + (0.08 if fields.get("critic_type") == "q" else 0.15)
+    if critic is not None:
+        losses = [line["value/loss"] for line in lines(tmp_path) if "value/loss" in line]
+        assert losses[-1] < 0.5 * max(losses)
     assert not (tmp_path / "pairs").exists() or not list((tmp_path / "pairs").iterdir())
     logged = set().union(*lines(tmp_path))
     assert {"loss", "turn_1/reward_mean", "turn_1/expected_return", "rollout/reward_std"} <= logged
