@@ -78,11 +78,12 @@ def train(
     if show_keys:
         typer.echo(cli_train.describe_keys(algorithm))
         return
+    asked = None
     try:
         asked = cli_train.read_command(algorithm, keys or (), config, resume=resume)
         cli_train.train(algorithm, asked, resume=resume, say=typer.echo)
     except KeyboardInterrupt:
-        typer.echo("\nstopped; the same command with --resume goes on from the last checkpoint", err=True)
+        typer.echo(f"\n{cli_train.stopped(algorithm, asked)}", err=True)
         raise typer.Exit(INTERRUPTED) from None
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from comlrl_agents import config
-from comlrl_agents.cli_envs import make_env
 from comlrl_agents.run_keys import RunKeys, read_keys
+from comlrl_env import registry
 from comlrl_env.errors import ConfigError
 from comlrl_env.shared_reward import check_rule
 
@@ -25,6 +25,8 @@ API = tuple(
 )
 """The remote model of ``agents=api``: the comparator's fields without ``comparator_``."""
 
+PLAYERS = ("gold", "solo", "random", "garbage")
+
 OWN_KEYS = {"comparator_policy='api'": "agents=api", "comparator_api_": "api_", "eval_num_samples": "num_eval_samples"}
 """How the configuration's fields are spelt here."""
 
@@ -35,6 +37,11 @@ def evaluate_agents(keys: RunKeys) -> str:
     Raises ConfigError, before torch is imported, for every key, value or environment that is wrong.
     """
     keys.check_fields([*FIELDS, *API, "split", "num_eval_samples", "oracle"], "comlrl eval")
+    if keys.agents in PLAYERS:
+        raise ConfigError(
+            f"agents: a scripted player is written player:NAME, actually {keys.agents!r}; write "
+            f"agents=player:{keys.agents}"
+        )
     if keys.agents is None:
         raise ConfigError('agents: is missing; give a folder with agent_0, agent_1, …, model ids, or "tiny"')
     if keys.eval_arguments:
@@ -145,9 +152,7 @@ def _open(keys: RunKeys, split: Any) -> Any:
     env_id, arguments = keys.need_env(), dict(keys.env_arguments)
     if split is not None:
         arguments["split"] = split
-    elif "split" not in arguments and hasattr(make_env(env_id, arguments), "split"):
-        arguments["split"] = "eval"
-    return make_env(env_id, arguments)
+    return registry.make_evaluation(env_id, **arguments)
 
 
 def _run(env: Any, args: config.MADPOIterConfig, keys: RunKeys) -> str:

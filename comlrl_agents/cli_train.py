@@ -13,6 +13,7 @@ from typing import Any
 from comlrl_agents import config
 from comlrl_agents.cli_envs import make_env
 from comlrl_agents.run_keys import RUN_KEYS, RunKeys, read_keys, shown
+from comlrl_env import registry
 from comlrl_env.errors import ConfigError
 from comlrl_env.shared_reward import check_rule
 
@@ -158,16 +159,24 @@ def refuse_keys_of_others(keys: RunKeys, known: Sequence[str], algorithm: str) -
 
 def make_eval_env(keys: RunKeys) -> Any:
     """The environment of the evaluation: the same one, on its evaluation split where it has splits."""
-    arguments = {**keys.env_arguments, **keys.eval_arguments}
-    if hasattr(make_env(keys.need_env(), keys.env_arguments), "split"):
-        arguments = {**keys.env_arguments, "split": "eval", **keys.eval_arguments}
-    return make_env(keys.need_env(), arguments)
+    shared = {name: value for name, value in keys.env_arguments.items() if name != "split"}
+    return registry.make_evaluation(keys.need_env(), **{**shared, **keys.eval_arguments})
 
 
 def run_folder(algorithm: str, keys: RunKeys) -> Path:
     """``output_dir``; without one ``runs/<algorithm>-<environment>``."""
     name = "" if keys.output_dir else keys.need_env().rsplit("/", 1)[-1].replace(":", "-")
     return Path(keys.output_dir or f"runs/{algorithm}-{name}")
+
+
+def stopped(algorithm: str, keys: RunKeys | None) -> str:
+    """What to do after an interruption."""
+    folder = None if keys is None else run_folder(algorithm, keys)
+    if folder is None or not (folder / "config.yaml").exists():
+        return "stopped before the run began; nothing was written, and the same command begins it"
+    if not any((folder / "checkpoints").glob("step_*")):
+        return "stopped before the first checkpoint; the same command with --resume begins anew"
+    return "stopped; the same command with --resume goes on from the last checkpoint"
 
 
 def command_line() -> str:

@@ -61,9 +61,14 @@ class Collection:
             name = "reward_mean" if self.by_task else "learned_reward_mean"
             stats[f"collect/{name}"] = math.fsum(self.rewards) / len(self.rewards)
         for name, values in self.counts.items():
-            mean = name in ("gap_mean", "distinct_winners", "distinct_losers")
-            name = name if self.by_task or name != "gap_mean" else "learned_gap_mean"  # noqa: PLW2901
-            stats[f"pairs/{name}"] = math.fsum(values) / len(values) if mean else float(sum(values))
+            if name == "gap_mean":  # of all pairs: items without any have no gap
+                weights = [kept for kept in self.counts["kept"] if kept]
+                total = math.fsum(gap * kept for gap, kept in zip(values, weights, strict=True))
+                stats["pairs/gap_mean" if self.by_task else "pairs/learned_gap_mean"] = total / sum(weights)
+            elif name in ("distinct_winners", "distinct_losers"):
+                stats[f"pairs/{name}"] = math.fsum(values) / len(values)
+            else:
+                stats[f"pairs/{name}"] = float(sum(values))
         return stats | completion_metrics(self.samples)
 
     def without_pairs(self) -> str:

@@ -94,10 +94,11 @@ def _draw_rewards(axes: Any, found: Mapping[str, Mapping[float, float]]) -> None
 def _draw_checks(axes: Any, rounds: Sequence[Sequence[tuple[float, float, float]]]) -> None:
     """Both rewards of the same joint responses; on scales of their own, since a learned one has no unit."""
     learned_axes = axes.twinx()
-    for one in rounds:
-        places, learned, task = zip(*one, strict=True)
-        # Rings, which are seen around the other's points: both scales have their extremes at the same heights.
-        axes.plot(places, task, "o-", color="tab:blue", fillstyle="none", markersize=9)
+    # Rings, which are seen around the other's points: both scales have their extremes at the same heights.
+    places, _, task = zip(*(check for one in rounds for check in one), strict=True)
+    axes.plot(places, task, "o-", color="tab:blue", fillstyle="none", markersize=9)
+    for one in rounds:  # numbers of different reward models do not go on with each other
+        places, learned, _ = zip(*one, strict=True)
         learned_axes.plot(places, learned, ".-", color="tab:orange")
     axes.set_ylabel("task's reward of a few samples", color="tab:blue")
     learned_axes.set_ylabel("learned reward of the same", color="tab:orange")

@@ -1,6 +1,7 @@
 """Evaluation: what the current policies earn from the task, never from a learned reward (ALGORITHMS 13)."""
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +44,8 @@ def evaluate(
         reward_rule: how rewards that differ between agents are combined, see ``PreferenceWrapper``.
 
     Returns:
-        Metrics: ``eval/turn_t/reward_mean`` per turn, ``eval/turn_1/expected_return`` (mean sum over turns),
+        Metrics: ``eval/turn_t/reward_mean`` per turn, ``eval/turn_1/expected_return`` (mean sum over turns) and its
+        ``eval/standard_error`` (items as independent draws; of two or more),
         ``eval/success_rate`` and ``eval/parts/…`` where the task tells them, ``eval/failed`` (episodes that the oracle
         could not judge or a remote agent did not answer; they are in no mean), ``eval/num_samples``.
 
@@ -127,6 +129,9 @@ def _metrics(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     if not judged:
         return metrics
     metrics["eval/turn_1/expected_return"] = float(np.mean([row["return"] for row in judged]))
+    if len(judged) > 1:
+        returns = [row["return"] for row in judged]
+        metrics["eval/standard_error"] = float(np.std(returns, ddof=1) / math.sqrt(len(returns)))
     for turn in range(max(len(row["turns"]) for row in judged)):
         played = [row["turns"][turn] for row in judged if len(row["turns"]) > turn]
         metrics[f"eval/turn_{turn + 1}/reward_mean"] = float(np.mean([entry["reward"] for entry in played]))

@@ -10,7 +10,13 @@ from comlrl_agents.concurrency import for_each_agent
 from comlrl_agents.logprobs import MICRO_BATCH_TOKENS, backward_weighted, token_logprobs
 from comlrl_agents.optimisation import Optimisation
 from comlrl_agents.policy import LLMPolicy
-from comlrl_agents.policy_losses import clipped_policy_loss, policy_gradient_loss, reference_kl, shaped_returns
+from comlrl_agents.policy_losses import (
+    clipped_policy_loss,
+    clipped_tokens,
+    policy_gradient_loss,
+    reference_kl,
+    shaped_returns,
+)
 from comlrl_agents.rollouts import Group
 from comlrl_env.errors import TrainingError
 
@@ -96,11 +102,11 @@ def policy_backward(
     stats: dict[str, float] = {"loss": 0.0}
     means = []
 
-    def add(agent: int) -> tuple[float, Tensor]:
+    def add(agent: int) -> tuple[float, Tensor, float | None]:
         return accumulate(policies[agent], batch, agent, optimisation, clip)
 
     found = for_each_agent(add, [policy.model for policy in policies], concurrent=optimisation.concurrent)
-    for agent, (loss, logps) in enumerate(found):
+    for agent, (loss, logps, _) in enumerate(found):
         _refuse_non_finite(batch, agent, logps)
         stats["loss"] += loss
         stats[f"agent_{agent}/loss"] = loss
@@ -110,6 +116,9 @@ def policy_backward(
     stats["rollout/return_mean"] = returns.mean().item()
     stats["advantages/std"] = torch.cat([e.advantages for e in batch], dim=1).std(correction=0).item()
     stats["logps/mean"] = torch.stack(means).sum(0).mean().item()
+    clipped = [share for *_, share in found if share is not None]
+    if clipped:
+        stats["ratio/clipped"] = sum(clipped) / len(clipped)
     known = [e.divergence for e in batch if e.divergence is not None]
     if known:
         stats["kl/reference"] = torch.cat(known, dim=1).mean().item()
@@ -130,10 +139,11 @@ def _refuse_non_finite(batch: Sequence[Experience], agent: int, logps: Tensor) -
 
 def accumulate(
     policy: LLMPolicy, batch: Sequence[Experience], agent: int, optimisation: Optimisation, clip: float | None
-) -> tuple[float, Tensor]:
+) -> tuple[float, Tensor, float | None]:
     """Add the gradient of one agent's policy loss over a minibatch to its ``.grad``.
 
-    Returns the loss and the log-probabilities of all responses, (N,), detached.
+    Returns the loss, the log-probabilities of all responses, (N,), detached, and with ``clip`` the share of tokens
+    whose ratio lies outside of 1 ± clip.
     """
     batch = _evened(batch)
     if clip is not None:
@@ -149,7 +159,7 @@ def accumulate(
             score_final_token=optimisation.score_final_token,
             micro_batch_tokens=optimisation.micro_batch_tokens,
         ).cpu()
-    return policy_gradient_loss(logps, advantages).item(), logps
+    return policy_gradient_loss(logps, advantages).item(), logps, None
 
 
 def _evened(batch: Sequence[Experience]) -> list[Experience]:
@@ -163,11 +173,11 @@ def _evened(batch: Sequence[Experience]) -> list[Experience]:
 
 def _accumulate_clipped(
     policy: LLMPolicy, batch: Sequence[Experience], agent: int, optimisation: Optimisation, clip: float
-) -> tuple[float, Tensor]:
+) -> tuple[float, Tensor, float]:
     """One group at a time, or as many as a micro-batch holds: the loss is a mean over responses."""
     total = sum(len(experience.group.rewards) for experience in batch)
     budget = optimisation.micro_batch_tokens or MICRO_BATCH_TOKENS
-    loss, parts = 0.0, []
+    loss, parts, outside, tokens = 0.0, [], 0, 0
     for groups in _portions(batch, agent, budget):
         prompts, completions = tokens_of([experience.group for experience in groups], agent)
         with policy.computing():
@@ -175,12 +185,15 @@ def _accumulate_clipped(
                 policy.model, prompts, completions, score_final_token=optimisation.score_final_token
             )
         old = _padded([experience.old[agent][0] for experience in groups if experience.old], values.shape[1])
+        old = old.to(values.device)
         advantages = torch.cat([experience.advantages[agent] for experience in groups]).float().to(values.device)
-        part = clipped_policy_loss(values, old.to(values.device), mask, advantages, clip) * (len(values) / total)
+        part = clipped_policy_loss(values, old, mask, advantages, clip) * (len(values) / total)
         part.backward()  # type: ignore[no-untyped-call]  # torch's own annotation
         loss += part.item()
         parts.append(values.detach().sum(1).cpu())
-    return loss, torch.cat(parts)
+        outside += int(clipped_tokens(values.detach(), old, mask, clip).sum())
+        tokens += int(mask.sum())
+    return loss, torch.cat(parts), outside / max(1, tokens)
 
 
 def _portions(batch: Sequence[Experience], agent: int, budget: int) -> list[list[Experience]]:

@@ -57,6 +57,11 @@ def clipped_policy_loss(logps: Tensor, old_logps: Tensor, mask: Tensor, advantag
     return -(worst * mask).sum(1).mean()
 
 
+def clipped_tokens(logps: Tensor, old_logps: Tensor, mask: Tensor, clip: float) -> Tensor:
+    """Which tokens' ratio to the old probability lies outside of 1 ± clip, bool (N, T); arguments as above."""
+    return ((logps - old_logps).masked_fill(~mask, 0.0).exp() - 1).abs() > clip
+
+
 def reference_kl(logps: Tensor, reference_logps: Tensor, mask: Tensor) -> Tensor:
     """Σ_t (e^d − d − 1) with d = log π_ref − log π, per response (N,) from tokens (N, T).
 

@@ -44,6 +44,7 @@ REWARD_MODEL_COLUMNS = {
     "kl/reference": "KL to the initial team",
 }
 MOST_CHECKS = 10
+ERROR = "eval/standard_error"
 LANGUAGE = ("drift", "mean_length", "repetition", "clipped_ratio")
 
 
@@ -93,7 +94,12 @@ def before_and_after(lines: Sequence[Mapping[str, float]]) -> str:
     header, *rows = evaluation_rows(lines) or [[]]
     if not header:
         return "No evaluation was logged."
-    return table(header, [[_metric(name), *values] for name, *values in rows])
+    shown = table(header, [[_metric(name), *values] for name, *values in rows])
+    errors = [line[ERROR] for line in lines if ERROR in line]
+    if len(errors) < 2:
+        return shown
+    chance = 2 * math.hypot(errors[0], errors[-1])
+    return f"{shown}\n\nOf so many items, a change of the mean return below about {chance:.2g} may be chance."
 
 
 def number(value: float | None) -> str:
@@ -134,7 +140,7 @@ def _picture(folder: Path, lines: Sequence[dict[str, float]]) -> str:
             "`comlrl report` with this folder draws it."
         )
     draw_curve(lines, folder / CURVE, folder.name)
-    return f"![reward over joint responses scored]({CURVE})"
+    return f"![learning curve]({CURVE})"
 
 
 def _rounds(lines: Sequence[Mapping[str, float]]) -> str:
@@ -201,14 +207,23 @@ def _spread(lines: Sequence[Mapping[str, float]]) -> list[Mapping[str, float]]:
 
 
 def _language(lines: Sequence[Mapping[str, float]]) -> str:
+    """The first and the last figures, or the only ones of a run that sampled before it learned and never again."""
     ends: dict[str, list[float]] = {}
+    steps: list[float] = []
     for line in lines:
         for name, value in line.items():
             if name.startswith("agent_") and name.rsplit("/", 1)[-1] in LANGUAGE:
                 ends.setdefault(name, [value, value])[1] = value
+                steps.append(line["step"])
     if not ends:
         return "Nothing about it was logged."
-    return table(["", "first", "last"], [(_metric(name), number(a), number(b)) for name, (a, b) in ends.items()])
+    first, last = min(steps), max(steps)
+    if first == last:
+        said = "Answers were sampled once, before anything was learned from them, so this is not how the team ended:"
+        rows = [(_metric(name), number(value)) for name, (value, _) in ends.items()]
+        return f"{said}\n\n{table(['', f'step {number(first)}'], rows)}"
+    header = ["", f"first (step {number(first)})", f"last (step {number(last)})"]
+    return table(header, [(_metric(name), number(a), number(b)) for name, (a, b) in ends.items()])
 
 
 def _alarms(lines: Sequence[Mapping[str, float]]) -> str:

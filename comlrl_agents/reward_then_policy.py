@@ -163,15 +163,16 @@ class RewardThenPolicy:
     def _split(self, sample: PairSample) -> tuple[list[PreferencePair], list[PreferencePair]]:
         """Pairs to learn from, and those of the items held out: pairs of one item share their candidates.
 
-        Where a file of pairs names no items, its prompts tell them.
+        Items are told by their prompts: an environment without items of its own names them by seeds, of which several
+        may ask the same.
         """
         pairs = list(sample)
-        items = list(dict.fromkeys(map(_item, pairs)))
+        items = list(dict.fromkeys(map(_asked, pairs)))
         count = min(round(self.args.reward_held_out_share * len(items)), len(items) - 1)
         rng = self.run.streams.fresh(f"held_out/{self.run.progress.round}")
         held = {items[int(index)] for index in rng.permutation(len(items))[:count]}
-        return [p for p in pairs if _item(p) not in held], [p for p in pairs if _item(p) in held]
+        return [p for p in pairs if _asked(p) not in held], [p for p in pairs if _asked(p) in held]
 
 
-def _item(pair: PreferencePair) -> Any:
-    return pair.winner[0].prompts if pair.item_key is None else pair.item_key
+def _asked(pair: PreferencePair) -> tuple[str, ...]:
+    return pair.winner[0].prompts

@@ -31,6 +31,7 @@ from comlrl_agents.types import Generation
 from comlrl_env.env import TextEnv
 from comlrl_env.errors import ConfigError, TaskError, TrainingError
 from comlrl_env.joint_text import JointAdapter, SectionAdapter
+from comlrl_env.registry import make_evaluation
 from comlrl_env.shared_reward import RewardRule
 from comlrl_env.wrappers import joint_text_env
 
@@ -110,7 +111,9 @@ class Trainer:
             )
         self.given: GivenPairs | None = None
         self.env = comlrl_env.make(env) if isinstance(env, str) else env
-        self.eval_env = _eval_env(env) if eval_env is None else _made(eval_env)
+        self.eval_env = _eval_env(env) if eval_env is None else eval_env
+        if isinstance(eval_env, str):
+            self.eval_env = make_evaluation(eval_env)
         self._evaluates_on_env = self.eval_env is env
         self.reward_rule = reward_rule
         _check_env("env", self.env, self.args)
@@ -313,21 +316,12 @@ class Trainer:
 
 def _eval_env(env: Any) -> Any:
     """Where a team is evaluated that learns on ``env``: on its evaluation split, if it has one."""
-    made = _made(env)
-    if isinstance(env, str) or type(made) is not TextEnv:
-        return made
+    if isinstance(env, str):
+        return make_evaluation(env)
     try:
-        return made.on_split("eval")
+        return env.on_split("eval") if type(env) is TextEnv else env
     except TaskError:
-        return made
-
-
-def _made(env: Any) -> Any:
-    """The environment; of an id its evaluation split, if it has splits."""
-    if not isinstance(env, str):
         return env
-    made = comlrl_env.make(env)
-    return comlrl_env.make(env, split="eval") if hasattr(made, "split") else made
 
 
 def _check_env(name: str, env: Any, config: TeamConfig) -> None:

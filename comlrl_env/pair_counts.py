@@ -14,7 +14,7 @@ class PairCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     ``kept``: pairs selected. ``duplicates``: compared pairs whose two joint responses are identical, whatever
     their scores. ``ties``: compared pairs of different responses with equal scores. ``failed``: candidates
-    that the oracle could not score. ``distinct_winners``, ``distinct_losers``: candidates that occur on that
+    that the oracle could not score. ``distinct_winners``, ``distinct_losers``: different joint responses on that
     side of the kept pairs. ``gap_mean``: mean difference of the returns in kept pairs, NaN if there is none.
     """
 
@@ -39,7 +39,7 @@ def count_pool(
     alike = _twins(responses[index] for index in scored)
     level = _twins(returns[index] for index in scored)
     both = _twins((responses[index], returns[index]) for index in scored)
-    return _counts(returns, kept, ties=level - both, duplicates=alike + dropped)
+    return _counts(returns, responses, kept, ties=level - both, duplicates=alike + dropped)
 
 
 def count_comparisons(
@@ -58,7 +58,7 @@ def count_comparisons(
             duplicates += 1
         elif returns[mine] == returns[theirs]:
             ties += 1
-    return _counts(returns, kept, ties=ties, duplicates=duplicates + dropped)
+    return _counts(returns, responses, kept, ties=ties, duplicates=duplicates + dropped)
 
 
 def _twins(values: Iterable[Hashable]) -> int:
@@ -66,14 +66,16 @@ def _twins(values: Iterable[Hashable]) -> int:
     return sum(count * (count - 1) // 2 for count in Counter(values).values())
 
 
-def _counts(returns: Sequence[float], kept: Sequence[Pair], *, ties: int, duplicates: int) -> PairCounts:
+def _counts(
+    returns: Sequence[float], responses: Sequence[Hashable], kept: Sequence[Pair], *, ties: int, duplicates: int
+) -> PairCounts:
     gaps = [returns[winner] - returns[loser] for winner, loser in kept]
     return PairCounts(
         kept=len(kept),
         ties=ties,
         duplicates=duplicates,
         failed=sum(math.isnan(value) for value in returns),
-        distinct_winners=len({winner for winner, _ in kept}),
-        distinct_losers=len({loser for _, loser in kept}),
+        distinct_winners=len({responses[winner] for winner, _ in kept}),
+        distinct_losers=len({responses[loser] for _, loser in kept}),
         gap_mean=math.fsum(gaps) / len(gaps) if gaps else math.nan,
     )

@@ -101,6 +101,15 @@ def make(id: str, **kwargs: Any) -> ParallelEnv[Any, Any, Any]:
     return env
 
 
+def make_evaluation(id: str, **kwargs: Any) -> ParallelEnv[Any, Any, Any]:
+    """What :func:`make` makes, on its evaluation split where it knows splits and none is named in ``kwargs``."""
+    name, entry_point, _ = _find(id)
+    if "split" not in kwargs and "split" in _parameters(_load(name, entry_point)):
+        return make(id, split="eval", **kwargs)
+    made = make(id, **kwargs)
+    return made.on_split("eval") if "split" not in kwargs and isinstance(made, TextEnv) else made
+
+
 def load_task(id: str, **task_kwargs: Any) -> Any:
     """Make only the task (or the environment, where the id stands for a whole one). Raises as :func:`make` does."""
     name, entry_point, defaults = _find(id)

@@ -22,6 +22,8 @@ LOOKED_AT = 4096
 LEAK_LENGTH = 20
 # On so many items one agent alone is compared with the team.
 COOPERATING = 8
+# So many items are compared with what they were before the checks.
+REMEMBERED = 64
 INFO_KEYS = {"item", "role", "messages"}
 SCORE_KEYS = {
     "raw_reward",
@@ -117,6 +119,33 @@ def check_oracle(env: TextEnv) -> Iterator[Finding]:
             mend = "return a score with a finite reward for every answer; a failed one must be the exception"
             yield Finding("oracle", problem, mend)
             return
+
+
+class ItemsUntouched:
+    """Remembers some items of an environment, to see later whether scoring has changed them."""
+
+    def __init__(self, env: TextEnv) -> None:
+        self.env = env
+        items = env.task.items(env.split)
+        self._before = {at: fingerprint(items[at]) for at in {*range(min(len(items), REMEMBERED)), len(items) - 1}}
+
+    def check(self) -> Iterator[Finding]:
+        """Neither the items nor the answers that are scored change."""
+        mend = "leave item.data and responses as they are in score: copy what is to be changed"
+        items = self.env.task.items(self.env.split)
+        for at, before in self._before.items():
+            if fingerprint(items[at]) != before:
+                problem = f"item {items[at].key!r} is another one after some answers were scored: the oracle is impure"
+                yield Finding("purity", problem, mend)
+                return
+        answers = dict.fromkeys(self.env.possible_agents, "yes")
+        given = dict(answers)
+        try:
+            self.env.task.score(items[0], (), given)
+        except Exception:  # noqa: BLE001  (check_oracle and check_hostile say so)
+            return
+        if given != answers:
+            yield Finding("purity", f"scoring changed the answers to item {items[0].key!r}: {given!r:.120}", mend)
 
 
 def check_scores(env: TextEnv) -> Iterator[Finding]:

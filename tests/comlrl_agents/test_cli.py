@@ -161,14 +161,21 @@ def test_bad_input_is_one_clear_message(stub: type[StubTrainer], arguments: list
     assert stub.made == {}
 
 
-def test_an_interrupted_run_says_how_to_go_on(stub: type[StubTrainer], monkeypatch: pytest.MonkeyPatch):
+def test_an_interrupted_run_says_how_to_go_on(stub: type[StubTrainer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+
     def interrupted(**_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli_train, "make_env", lambda *_: interrupted())
     result = run("train", "madpo", f"env={TASK}")
     assert result.exit_code == 130
-    assert "--resume" in result.stderr
+    assert "stopped before the run began; nothing was written" in result.stderr
+    (tmp_path / "config.yaml").touch()
+    assert "with --resume begins anew" in run("train", "madpo", f"env={TASK}", f"output_dir={tmp_path}").stderr
+    (tmp_path / "checkpoints" / "step_00000001").mkdir(parents=True)
+    told = run("train", "madpo", f"env={TASK}", f"output_dir={tmp_path}").stderr
+    assert "with --resume goes on from the last checkpoint" in told
 
 
 def test_keys_lists_what_can_be_set():

@@ -95,11 +95,27 @@ def test_the_logged_return_of_buffers_of_different_size_is_the_reward(tmp_path):
         assert line["turn_1/expected_return"] == pytest.approx(line["turn_1/reward_mean"], abs=1e-12)
 
 
+class Numbered(ColourEnv):
+    """Every item asks something else, in the same unknown word."""
+
+    def reset(self, seed=None, options=None):
+        prompts, infos = super().reset(seed, options)
+        return {agent: f"{prompt} {seed}" for agent, prompt in prompts.items()}, infos
+
+
+def test_items_that_ask_the_same_are_held_out_together(tmp_path, base):
+    env = ColourEnv()  # every seed is an item, and all ask the same
+    marlhf(tmp_path / "same", base, env, items_per_round=6, reward_held_out_share=0.3).train()
+    assert not [line for line in lines(tmp_path / "same") if "reward_model/held_out_pairs" in line]
+    marlhf(tmp_path / "apart", base, Numbered(), items_per_round=6, reward_held_out_share=0.3).train()
+    assert [line for line in lines(tmp_path / "apart") if "reward_model/held_out_pairs" in line]
+
+
 def test_marlhf_fits_a_reward_model_and_learns_from_it(tmp_path, base, monkeypatch):
-    env, asked = ColourEnv(), []
+    env, asked = Numbered(), []
     trainer = marlhf(
-        tmp_path, base, env, task_reward_samples=3, items_per_round=6, preference_num_candidates=40,
-        preference_pairs_per_sample=16, pair_selection="random", reward_learning_rate=5e-3, reward_num_train_epochs=4,
+        tmp_path, base, env, task_reward_samples=3, items_per_round=6, preference_num_candidates=80,
+        preference_pairs_per_sample=40, pair_selection="random", reward_learning_rate=5e-3, reward_num_train_epochs=4,
     )  # fmt: skip
     before = trainer.evaluate(64)["eval/turn_1/reward_mean"]
     real = ColourEnv.reward
@@ -116,15 +132,16 @@ def test_marlhf_fits_a_reward_model_and_learns_from_it(tmp_path, base, monkeypat
     assert len(policy) == 6
     assert policy[-1]["rollout/reward_mean"] > policy[0]["rollout/reward_mean"]
     # Oracle calls: the collection, three joint responses per logged line, evaluations; not the rollouts.
-    assert len(asked) == 6 * 40 + 6 * 3 + 4 * sum("eval/num_samples" in line for line in logged)
-    assert logged[-1]["env_step"] == 6 * 40 + 6 * 6 * 8
-    assert logged[-1]["task_step"] == 6 * 40
+    assert len(asked) == 6 * 80 + 6 * 3 + 4 * sum("eval/num_samples" in line for line in logged)
+    assert logged[-1]["env_step"] == 6 * 80 + 6 * 6 * 8
+    assert logged[-1]["task_step"] == 6 * 80
     row = next(row for row in lines(tmp_path, "samples.jsonl") if row["phase"] == "policy")
     assert {"learned_reward", "reward", "responses"} <= set(row)
     loaded = JointRewardModel.from_pretrained(tmp_path / "model" / "reward_model")
     (of_nothing,) = [line["reward_model/empty_mean"] for line in logged if "reward_model/empty_mean" in line]
-    assert of_nothing == pytest.approx(loaded.score([(("pick", "pick"), ("", ""))])[0], abs=1e-5)
-    best, worst = loaded.score([(("pick", "pick"), ("red", "green")), (("pick", "pick"), ("gold", "gold"))])
+    assert of_nothing == pytest.approx(loaded.score([(("pick 1", "pick 1"), ("", ""))])[0], abs=1e-5)
+    asked_for = ("pick 1", "pick 1")
+    best, worst = loaded.score([(asked_for, ("red", "green")), (asked_for, ("gold", "gold"))])
     assert best > worst
 
 

@@ -180,7 +180,7 @@ def test_the_picture_shows_both_rewards_of_the_same_samples_round_by_round(monke
         draw_curve(some, Path("nowhere.png"), "a run")
     rewards, tasks, learned = drawn[0].axes
     assert [list(line.get_ydata()) for line in rewards.lines] == [[0.1]]
-    assert [list(line.get_ydata()) for line in tasks.lines] == [[0.25, 0.125], [0.5]]
+    assert [list(line.get_ydata()) for line in tasks.lines] == [[0.25, 0.125, 0.5]]
     assert [list(line.get_ydata()) for line in learned.lines] == [[0.5, 1.5], [-4.0]]  # two models: no line between
     assert len(drawn[1].axes) == 1
 

@@ -2,7 +2,7 @@
 
 import math
 import random
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pettingzoo.utils import BaseParallelWrapper
@@ -230,3 +230,34 @@ def test_one_agent_must_not_be_enough() -> None:
     assert "one agent alone earns 1 on the first items, the team 1" in message
     assert "make the reward depend on what several agents do" in message
     assert not findings(TextEnv(Match()))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            lambda item, responses: item.data.update(s="q"),
+            "item 'train/0' is another one after some answers were scored",
+        ),
+        (lambda item, responses: responses.update(a_0="zzz"), "scoring changed the answers to item 'train/0'"),
+    ],
+)
+def test_what_is_scored_stays_as_it_is(change, text):
+    class Bad:
+        agents = ("a_0", "b_1")
+        num_turns = 1
+        kept: ClassVar = {
+            split: [Item(f"{split}/{k}", {"s": f"{split} {k}"}) for k in range(2)] for split in ("train", "eval")
+        }
+
+        def items(self, split):
+            return self.kept[split]
+
+        def prompts(self, item, history):
+            return dict.fromkeys(self.agents, item.data["s"])
+
+        def score(self, item, history, responses):
+            change(item, responses)
+            return Score(reward=0.5)
+
+    assert text in findings(TextEnv(Bad()))["purity"]
