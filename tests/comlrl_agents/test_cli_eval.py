@@ -125,3 +125,10 @@ def test_eval_of_a_team_that_is_not_there():
     result = run("eval", f"env={TASK}", "agents=[tiny, tiny, tiny]")
     assert result.exit_code == 2
     assert "agents" in result.stderr
+
+
+def test_a_player_is_named_as_one():
+    result = run("eval", f"env={TASK}", "agents=random")
+    assert result.exit_code != 0
+    assert "agents: a scripted player is written player:NAME" in result.stderr
+    assert "write agents=player:random" in result.stderr.replace("\n", " ")

@@ -158,3 +158,19 @@ def test_evaluation_leaves_episodes_without_a_score_out_of_the_mean():
     assert outcome.metrics["eval/failed"] == 1
     assert outcome.metrics["eval/turn_1/reward_mean"] == 1.0
     assert outcome.samples[1]["turns"][0]["reward"] is None
+
+
+def test_the_gap_is_the_mean_of_all_pairs_and_answers_said_twice_are_one():
+    # Rewards of the first item: 1, 1, 0, 0 (four pairs, a gap of 1 each); of the second .5, 0, 0, 0 (three of .5).
+    class Two(Player):
+        def generate(self, prompts, n, rng):
+            first, second = self.words[:n], self.words[n:]
+            return [[Generation(word, (3, 2), True, (1, 7)) for word in words] for words in (first, second)]
+
+    one = Two("red", "red", "blue", "gold", "red", "blue", "blue", "blue")
+    two = Two("green", "green", "blue", "blue", "blue", "blue", "red", "red")
+    metrics = run(side(4, one, two), items=2, pair_selection="all", preference_pairs_per_sample=None).metrics()
+    assert metrics["pairs/kept"] == 4 + 3
+    assert metrics["pairs/gap_mean"] == pytest.approx((4 * 1 + 3 * 0.5) / 7)
+    assert metrics["pairs/distinct_winners"] == (1 + 1) / 2
+    assert metrics["pairs/distinct_losers"] == (2 + 2) / 2

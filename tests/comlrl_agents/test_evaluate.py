@@ -139,3 +139,21 @@ def test_an_episode_that_goes_on_is_not_trained_on(kind, tmp_path):
         played = partial(collect, wrapper, [Reset(0)], side, None, rng)
     with pytest.raises(ConfigError, match="env: training covers environments of one turn so far"):
         played()
+
+
+def test_the_standard_error_by_hand():
+    class Says(ColourEnv):
+        def reset(self, seed=None, options=None):
+            self.seed = seed
+            return super().reset(seed, options)
+
+        def reward(self, joint):
+            return float([1.0, 2.0, 6.0][self.seed])
+
+    team = {agent: ScriptedPolicy(lambda prompt, rng: "red") for agent in ("a", "b")}
+    rngs = {agent: np.random.default_rng(0) for agent in team}
+    found = evaluate(team, Says(), 3, rngs).metrics
+    # mean 3, deviations −2, −1, 3: variance (4 + 1 + 9) / 2 = 7, of the mean 7 / 3
+    assert found["eval/turn_1/expected_return"] == 3
+    assert found["eval/standard_error"] == pytest.approx((7 / 3) ** 0.5)
+    assert "eval/standard_error" not in evaluate(team, Says(), 1, rngs).metrics

@@ -6,6 +6,7 @@ import torch
 from comlrl_agents.losses import bradley_terry_loss
 from comlrl_agents.policy_losses import (
     clipped_policy_loss,
+    clipped_tokens,
     group_advantages,
     policy_gradient_loss,
     reference_kl,
@@ -106,3 +107,10 @@ def test_value_loss_plain_and_clipped_by_hand():
     assert value_loss(values, targets, old, 0.2).item() == pytest.approx((0.25 + 0.16) / 2)
     # A value that ran to its target is held to the clipped error.
     assert value_loss(torch.tensor([0.5]), torch.tensor([0.5]), torch.tensor([0.0]), 0.2).item() == pytest.approx(0.09)
+
+
+def test_clipped_tokens_by_hand():
+    old = torch.log(torch.tensor([[0.5, 0.5, 0.5], [0.25, 0.5, 0.5]]))
+    now = torch.log(torch.tensor([[0.59, 0.61, 0.39], [0.25, 0.41, 9.0]]))
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    assert clipped_tokens(now, old, mask, 0.2).tolist() == [[False, True, True], [False, False, False]]

@@ -1,5 +1,6 @@
 """The report of a run: what a person finds in the folder afterwards."""
 
+import json
 import math
 from pathlib import Path
 
@@ -196,3 +197,20 @@ def test_the_picture_is_a_png_and_needs_matplotlib(tmp_path: Path, monkeypatch: 
     text = write_report(folder).read_text(encoding="utf-8")
     assert "pip install 'comlrl-kit[plot]'" in text
     assert not (folder / "learning_curve.png").exists()
+
+
+def test_language_that_was_measured_once_is_no_change(tmp_path: Path):
+    lines = [{"step": 0, "agent_0/drift": -2.0, "agent_0/mean_length": 9.0}, {"step": 7, "loss": 0.5}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "Answers were sampled once, before anything was learned" in text
+    assert "|  | step 0 |" in text
+    assert "| `agent_0/drift` | -2 |" in text
+    lines.append({"step": 7, "agent_0/drift": -3.0})
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "| `agent_0/drift` | -2 | -3 |" in write_report(tmp_path).read_text(encoding="utf-8")
+
+
+def test_the_report_says_what_may_be_chance():
+    rows = [{"step": step, "eval/standard_error": error} for step, error in ((0, 0.03), (5, 0.01), (9, 0.04))]
+    assert before_and_after(rows).endswith("a change of the mean return below about 0.1 may be chance.")

@@ -252,3 +252,21 @@ def test_listing_imports_no_task():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"
+
+
+class Splitting(Dice):
+    def __init__(self, split="train"):
+        super().__init__()
+        self.chosen = split
+
+
+def test_an_evaluation_takes_the_evaluation_split_of_whatever_knows_splits():
+    comlrl_env.register("test/Splitting-v0", Splitting)
+    comlrl_env.register("test/Dice-v0", Dice)
+    assert registry.make_evaluation("test/Splitting-v0").chosen == "eval"
+    assert registry.make_evaluation("test/Splitting-v0", split="train").chosen == "train"
+    assert type(registry.make_evaluation("test/Dice-v0")) is Dice
+    evaluated = registry.make_evaluation("comlrl/Partition-v0", num_things=4)
+    assert (evaluated.split, evaluated.task.num_things) == ("eval", 4)
+    assert evaluated.reset(seed=0)[1]["helper_0"]["item"].startswith("eval/")
+    assert registry.make_evaluation("comlrl/Partition-v0", split="train").split == "train"
