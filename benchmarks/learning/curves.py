@@ -8,7 +8,6 @@ per experiment: mean over seeds, with the range between the lowest and the highe
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 
 import comlrl_env
 from benchmarks.learning.good_comparator import good_server
+from benchmarks.speed.machine import describe
 from comlrl_agents.journal import read_numbers
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -142,13 +142,14 @@ def evaluations(lines: list[dict[str, float]]) -> list[tuple[float, float]]:
 
 def outcome(name: str, runs: dict[int, list[dict[str, float]]]) -> dict[str, Any]:
     """What an experiment came to, over its seeds."""
-    curves = {seed: evaluations(lines) for seed, lines in runs.items()}
+    curves = {str(seed): evaluations(lines) for seed, lines in runs.items()}
     drifts = [[line for line in lines if "agent_0/drift" in line] for lines in runs.values()]
     # One collection is sampled before any training: its drift says nothing about the outcome.
     drift = [lines[-1] for lines in drifts if len(lines) > 1]
     return {
         "experiment": name,
         "command": f"comlrl train {EXPERIMENTS[name]} seed=SEED",
+        "made": made_with(),
         "before": [curve[0][1] for curve in curves.values()],
         "after": [curve[-1][1] for curve in curves.values()],
         "best": [max(value for _, value in curve) for curve in curves.values()],
@@ -156,6 +157,16 @@ def outcome(name: str, runs: dict[int, list[dict[str, float]]]) -> dict[str, Any
         "env_steps": [lines[-1]["env_step"] for lines in runs.values()],
         "curves": curves,
     }
+
+
+def made_with() -> str:
+    """Commit and machine of a measurement."""
+    asked = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(
+        asked, capture_output=True, text=True, check=False, cwd=Path(__file__).parent
+    ).stdout.strip()
+    machine = describe()
+    return f"{commit or 'no commit'}, {machine['cpu']}, {machine['cores']} cores"
 
 
 def draw(result: dict[str, Any], baseline: float, path: Path) -> None:
@@ -187,11 +198,11 @@ def spread(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
 
 
-def write_page(results: list[dict[str, Any]], seeds: list[int]) -> None:
-    """``learning.md``: the table, the commands and the machine."""
+def write_page(results: list[dict[str, Any]]) -> None:
+    """``learning.md``: the table, and how each row was made."""
     rows = [
         f"| {r['experiment']} | {spread(r['before'])} | {spread(r['after'])} | {spread(r['drift'])} | "
-        f"{int(statistics.median(r['env_steps'])):,} |"
+        f"{int(statistics.median(r['env_steps'])):,} | {', '.join(r['curves'])} | {r['made']} |"
         for r in results
     ]
     commands = [f"- `{r['experiment']}`: `{r['command']}`" for r in results]
@@ -199,15 +210,13 @@ def write_page(results: list[dict[str, Any]], seeds: list[int]) -> None:
     page = [
         "# What the embedded team learns",
         "",
-        f"Made by `python -m benchmarks.learning.curves` with seeds {', '.join(map(str, seeds))} on "
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; median and range over "
-        "seeds. Reward: mean of 64 evaluation items, one joint answer each. Drift: mean log-probability per token of "
+        "Made by `python -m benchmarks.learning.curves`, one thread a run; median and range over seeds. Reward: mean of 64 evaluation items, one joint answer each. Drift: mean log-probability per token of "
         "the agents' own late samples under their initial weights, the worse of the two agents (about -0.8 at the "
         "start; far below means that the language is gone). `env_step`: joint responses scored in training. "
         "Why a seed stays behind, and what was tried: [LOG.md](../LOG.md).",
         "",
-        "| experiment | before | after | drift at the end | env_step |",
-        "|---|---|---|---|---|",
+        "| experiment | before | after | drift at the end | env_step | seeds | made at, on |",
+        "|---|---|---|---|---|---|---|",
         *rows,
         "",
         *pictures,
@@ -244,7 +253,7 @@ def main() -> None:
     known |= {r["experiment"]: r for r in results}
     ordered = [known[name] for name in EXPERIMENTS if name in known]
     kept.write_text(json.dumps(ordered, indent=1) + "\n")
-    write_page(ordered, options.seeds)
+    write_page(ordered)
 
 
 if __name__ == "__main__":
