@@ -210,7 +210,8 @@ def write_page(results: list[dict[str, Any]]) -> None:
     page = [
         "# What the embedded team learns",
         "",
-        "Made by `python -m benchmarks.learning.curves`, one thread a run; median and range over seeds. Reward: mean of 64 evaluation items, one joint answer each. Drift: mean log-probability per token of "
+        "Made by `python -m benchmarks.learning.curves`, one thread a run; median and range over seeds. Reward: "
+        "mean of 64 evaluation items, one joint answer each. Drift: mean log-probability per token of "
         "the agents' own late samples under their initial weights, the worse of the two agents (about -0.8 at the "
         "start; far below means that the language is gone). `env_step`: joint responses scored in training. "
         "Why a seed stays behind, and what was tried: [LOG.md](../LOG.md).",
