@@ -102,11 +102,15 @@ EXPERIMENTS = {
         )
         for name in BACK_ENDS
     },
-    # A reward model that has seen what the last one was deceived by: rounds, with the pairs of all of them.
+    # A reward model that has seen what the last one was deceived by: rounds, with the pairs of all of them. The next
+    # reward model corrects, so the team may be held less and each is fitted to fewer pairs (LOG.md, 2026-12-01).
     "partition-marlhf-iter": (
         f"marlhf-iter env=comlrl/Partition-v0 {LEARNED_PARTITION} rl_algorithm=magrpo num_iterations=4 "
         "num_train_epochs=6 preference_replay_mode=all_history preference_replay_sample_size=2048 max_new_tokens=32"
-    ),
+    )
+    .replace("reference_kl_coef=1.0", "reference_kl_coef=0.3")
+    .replace("reward_num_train_epochs=3", "reward_num_train_epochs=4")
+    .replace("preference_pairs_per_sample=256", "preference_pairs_per_sample=64"),
     # benchmarks/learning/marlhf.yaml
     "length-marlhf-iter": (
         f"marlhf-iter env=comlrl/LengthRatio-v0 {LEARNED} rl_algorithm=magrpo num_iterations=8 num_train_epochs=1 "
