@@ -28,7 +28,11 @@ def write_checkpoint(folder: Path, name: str, fill: Callable[[Path], None], limi
         shutil.rmtree(abandoned)
     staged = folder / f".staged-{name}"
     staged.mkdir(parents=True)
-    fill(staged)
+    try:
+        fill(staged)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)  # a full disk needs the room
+        raise
     files = [path for path in sorted(staged.rglob("*")) if path.is_file()]
     listed = {str(p.relative_to(staged)): {"bytes": p.stat().st_size, "crc32": _checksum(p)} for p in files}
     (staged / MANIFEST).write_text(json.dumps(listed))
@@ -106,8 +110,11 @@ def refuse_misfit(saved: Mapping[str, Any], now: Mapping[str, Any], free: frozen
 
 
 def save_tensors(state: Any, path: Path) -> None:
-    """Optimizer state: tensors and plain values."""
-    torch.save(state, path)
+    """Optimizer state: tensors and plain values. Raises OSError when the file cannot be written."""
+    try:
+        torch.save(state, path)
+    except RuntimeError as error:  # torch's own way of saying that a disk is full
+        raise OSError(f"{path}: {str(error).splitlines()[0]}") from error
 
 
 def load_tensors(path: Path) -> Any:
@@ -123,12 +130,12 @@ def load_tensors(path: Path) -> Any:
         raise CheckpointError(f"{path}: is damaged ({error}); resume from another checkpoint") from error
 
 
-def mirror(source: Path, target: Path, *, linked: bool = False) -> None:
-    """Bring files into ``target``; ``linked``: as links where the file system allows it, for files that nobody opens
-    in an editor, which may change them in place.
+def mirror(source: Path, target: Path, *, linked: bool = False, names: str = "**/*") -> None:
+    """Bring the files of these ``names`` into ``target``; ``linked``: as links where the file system allows it, for
+    files that nobody opens in an editor, which may change them in place.
     """
     target.mkdir(parents=True, exist_ok=True)
-    for path in sorted(source.rglob("*")):
+    for path in sorted(source.glob(names)):
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(source).parts):
             copy = target / path.relative_to(source)
             copy.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def evaluate_agents(keys: RunKeys) -> str:
     Raises ConfigError, before torch is imported, for every key, value or environment that is wrong.
     """
     keys.check_fields([*FIELDS, *API, "split", "num_eval_samples", "oracle"], "comlrl eval")
-    if keys.agents in PLAYERS:
+    if keys.agents in PLAYERS and not Path(keys.agents).is_dir():
         raise ConfigError(
             f"agents: a scripted player is written player:NAME, actually {keys.agents!r}; write "
             f"agents=player:{keys.agents}"
@@ -60,8 +61,10 @@ def evaluate_agents(keys: RunKeys) -> str:
         raise ConfigError(f"{next(iter(api)).removeprefix('comparator_')}: belongs to agents=api; leave it out")
     if keys.pairs is not None or (remote and keys.tokenizer is not None):
         raise ConfigError("pairs, tokenizer: have no meaning here; leave them out")
-    check_rule(keys.reward_rule)
     kept, config_file = _sampling_of_run(keys.agents)
+    if keys.reward_rule is None and config_file is not None:
+        keys = replace(keys, reward_rule=read_keys((), config_file).reward_rule)
+    check_rule(keys.reward_rule)
     given = {"num_agents": len(env.possible_agents), **kept, **wanted, **api}
     if remote:
         given["comparator_policy"] = "api"
@@ -152,7 +155,7 @@ def _open(keys: RunKeys, split: Any) -> Any:
     env_id, arguments = keys.need_env(), dict(keys.env_arguments)
     if split is not None:
         arguments["split"] = split
-    return registry.make_evaluation(env_id, **arguments)
+    return registry.make_evaluation(env_id, **arguments)[0]
 
 
 def _run(env: Any, args: config.MADPOIterConfig, keys: RunKeys) -> str:

@@ -113,9 +113,12 @@ def train(algorithm: str, keys: RunKeys, *, resume: bool, say: Callable[[str], o
     refuse_keys_of_others(keys, known, algorithm)
     keys.check_fields(known, f"comlrl train {algorithm}")
     env_id = keys.need_env()
-    env, eval_env = make_env(env_id, keys.env_arguments), make_eval_env(keys)
+    env = make_env(env_id, keys.env_arguments)
+    eval_env, no_split = make_eval_env(keys)
     check_rule(keys.reward_rule)
     args = config.from_mapping(config_class, {"num_agents": len(env.possible_agents), **keys.fields, **chosen.fixed})
+    if no_split:
+        say(f"evaluation: {no_split}")
     if keys.agents is None:
         say("agents: none are named; the embedded model of this kit, agents=tiny, is taken")
         keys = replace(keys, agents="tiny")
@@ -157,8 +160,8 @@ def refuse_keys_of_others(keys: RunKeys, known: Sequence[str], algorithm: str) -
             )
 
 
-def make_eval_env(keys: RunKeys) -> Any:
-    """The environment of the evaluation: the same one, on its evaluation split where it has splits."""
+def make_eval_env(keys: RunKeys) -> tuple[Any, str]:
+    """The environment of the evaluation: the same one, on its evaluation split where it has one; or why not."""
     shared = {name: value for name, value in keys.env_arguments.items() if name != "split"}
     return registry.make_evaluation(keys.need_env(), **{**shared, **keys.eval_arguments})
 

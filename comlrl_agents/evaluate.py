@@ -37,10 +37,11 @@ def evaluate(
 
     Args:
         policies, rngs: by agent name. Every item gets random numbers of its own from them, the first items the same
-            ones however many there are.
+            ones however many there are, where a policy can answer with them (models, functions, scripted players; not
+            remote models, nor what brings a ``generate`` of its own).
         batch_size: episodes played side by side on copies of ``env``, so that prompts are answered together; an
-            environment that cannot be copied plays them itself, one after another. What comes out does not depend on
-            it, beyond the rounding of logits.
+            environment that cannot be copied plays them itself, one after another. What such policies answer does not
+            depend on it, beyond the rounding of logits.
         reward_rule: how rewards that differ between agents are combined, see ``PreferenceWrapper``.
 
     Returns:

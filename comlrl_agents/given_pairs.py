@@ -85,11 +85,16 @@ class GivenPairs:
         """The pairs of a round (1-based), and how many of them were tokenised anew."""
         files = self._files if self._rounds == 1 else [self._files[iteration - 1]]
         stored = [pair for file in files for pair in file]
-        fitting = [pair if _tokens_fit(pair, team) else _without_tokens(pair) for pair in stored]
+        known: dict[Prompted, bool] = {}  # pairs of an item share their prompts
+        fitting = [pair if _tokens_fit(pair, team, known) else _without_tokens(pair) for pair in stored]
         return fitting, sum(one is not other for one, other in zip(stored, fitting, strict=True))
 
 
-def _tokens_fit(pair: PreferencePair, team: Sequence[LLMPolicy]) -> bool:
+Prompted = tuple[str, tuple[int, ...], int]
+"""A prompt, its stored ids, and whose they are."""
+
+
+def _tokens_fit(pair: PreferencePair, team: Sequence[LLMPolicy], known: dict[Prompted, bool]) -> bool:
     """Whether every agent's tokenizer reads the stored ids as the stored text; pairs without ids fit as they are."""
     for turn in (*pair.winner, *pair.loser):
         asked = zip(turn.prompts, turn.prompt_ids or [None] * len(team), strict=True)
@@ -101,21 +106,26 @@ def _tokens_fit(pair: PreferencePair, team: Sequence[LLMPolicy]) -> bool:
                 or (answer.finished and policy.eos_ids and ids and ids[-1] not in policy.eos_ids)
             ):
                 return False
-            if prompt_ids is not None and not _is_prompt(prompt, prompt_ids, policy):
+            if prompt_ids is None:
+                continue
+            key = prompt, tuple(prompt_ids), id(policy)
+            if key not in known:
+                known[key] = _reads_prompt(prompt, prompt_ids, policy)
+            if not known[key]:
                 return False
     return True
 
 
-def _is_prompt(prompt: str, ids: Sequence[int], policy: LLMPolicy) -> bool:
-    """Whether ids are the prompt as the policy is fed it: its text, or a chat around it, which leaves out the last line
-    for a model to go on from.
+def _reads_prompt(prompt: str, ids: Sequence[int], policy: LLMPolicy) -> bool:
+    """Whether the policy's vocabulary is the one that ids come from: they are the prompt, or a text with most of its
+    words, such as a chat that puts the same in other words.
     """
     if max(ids, default=0) >= len(policy.tokenizer):
         return False
     if list(ids) == list(policy.encode(prompt)):
         return True
-    read = "".join(policy.decode(ids, False).split())
-    return any("".join(text.split()) in read for text in (prompt, prompt.rpartition("\n")[0]) if text.strip())
+    words, read = set(prompt.split()), policy.decode(ids, False)
+    return 2 * sum(word in read for word in words) >= len(words)
 
 
 def _without_tokens(pair: PreferencePair) -> PreferencePair:

@@ -187,10 +187,12 @@ class LLMPolicy:
             return
         room = self.positions - prompt
         way_out = f"set max_new_tokens to at most {room}" if room > 0 else "shorten the prompt"
+        whole = getattr(getattr(self.model, "config", None), "max_position_embeddings", self.positions)
+        own = "" if whole == self.positions else f" (of {whole}: beyond, its rotary positions change)"
         raise ConfigError(
             f"{whose}the prompt has {prompt} tokens and the answer up to {answer} (max_new_tokens), but the context of "
-            f"{self.name or type(self.model).__name__} has room for {self.positions}; {way_out}, or take a model with "
-            "a longer context"
+            f"{self.name or type(self.model).__name__} has room for {self.positions}{own}; {way_out}, or take a model "
+            "with a longer context"
         )
 
 

@@ -31,12 +31,21 @@ class PolicyHistory:
         return self.folder / f"round_{number:04d}"
 
     def save(self, number: int) -> None:
-        """Write the live weights as policy ``number``: staged and renamed, so that a half-written one never counts."""
+        """Write the live weights as policy ``number``: staged and renamed, so that a half-written one never counts.
+
+        Raises CheckpointError when they cannot be written.
+        """
         staged = self.folder / f".staged-{number:04d}"
         shutil.rmtree(staged, ignore_errors=True)
         staged.mkdir(parents=True)
-        for index, module in distinct_modules(self._team).items():
-            save_file(weights(module), staged / f"agent_{index}.safetensors")
+        try:
+            for index, module in distinct_modules(self._team).items():
+                save_file(weights(module), staged / f"agent_{index}.safetensors")
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise CheckpointError(
+                f"{self.path(number)}: cannot be written: {error}; make room, and go on from the last checkpoint"
+            ) from error
         shutil.rmtree(self.path(number), ignore_errors=True)
         staged.rename(self.path(number))
 

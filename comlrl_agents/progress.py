@@ -178,8 +178,9 @@ class RunState:
             if is_complete(later):
                 shutil.rmtree(later)
             else:
-                later.rename(later.with_name(f"damaged-{later.name}"))
-                run.tracker.console(f"{later.name} is damaged and was passed over; it is kept as damaged-{later.name}")
+                kept = f"damaged-{len(list(self.folder.glob('damaged-*'))) + 1}-{later.name}"
+                later.rename(later.with_name(kept))
+                run.tracker.console(f"{later.name} is damaged and was passed over; it is kept as {kept}")
         if run.progress.round > run.args.rounds and run.progress.epoch < run.args.num_train_epochs:
             # The run had ended and num_train_epochs has grown: go on with the last round's pairs.
             run.progress.round, run.progress.phase = run.args.rounds, "learn"
@@ -203,7 +204,7 @@ class RunState:
         for index, module in distinct_modules(run.policies).items():
             save_file(weights(module), staged / "weights" / f"agent_{index}.safetensors")
         save_tensors(run.learning.state_dict(), staged / "learner.pt")
-        mirror(run.replay.folder, staged / "pairs")
+        mirror(run.replay.folder, staged / "pairs", names="iteration_*.json")
         mirror(run.history.folder, staged / "policies", linked=True)
         state = {
             "fingerprint": self._fingerprint(),
@@ -222,6 +223,7 @@ class RunState:
             "env": str(run.env),
             "agents": run.agents,
             "num_items": run.items.num_items,
+            "reward_rule": run.reward_rule,
             "first prompts": self._first_prompts,
             "given pairs": None if run.given is None else run.given.sizes,
             **run.learning.fingerprint(),

@@ -1,5 +1,6 @@
 """From the state of an environment to what a policy is asked."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -81,11 +82,21 @@ def ask_each(
     """
     if not prompts:
         return []
-    # A subclass with a ``generate`` of its own is asked in that way.
-    owner = next((kind for kind in type(policy).__mro__ if "generate" in vars(kind)), object)
-    if "generate_each" not in vars(owner):
+    if not _answers_each(policy):
         return ask(policy, prompts, starts, 1, rngs[0])
     answer: Any = policy
     extras = {"starts": starts} if getattr(policy, "takes_starts", False) else {}
     found: list[list[Generation]] = answer.generate_each(prompts, rngs, **extras)
     return found
+
+
+def _answers_each(policy: Policy) -> bool:
+    """Whether ``generate_each`` is there, and no way of answering that a subclass or somebody has put before it."""
+
+    def place(name: str) -> float:
+        if name in getattr(policy, "__dict__", {}):
+            return -1
+        return next((at for at, kind in enumerate(type(policy).__mro__) if name in vars(kind)), math.inf)
+
+    each = place("generate_each")
+    return each < math.inf and each <= min(place("generate"), place("generate_draws"))

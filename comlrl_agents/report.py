@@ -207,23 +207,24 @@ def _spread(lines: Sequence[Mapping[str, float]]) -> list[Mapping[str, float]]:
 
 
 def _language(lines: Sequence[Mapping[str, float]]) -> str:
-    """The first and the last figures, or the only ones of a run that sampled before it learned and never again."""
-    ends: dict[str, list[float]] = {}
-    steps: list[float] = []
+    """The first and the last figures with their steps; the last ones of a figure that was measured twice."""
+    ends: dict[str, list[tuple[float, float]]] = {}
     for line in lines:
         for name, value in line.items():
             if name.startswith("agent_") and name.rsplit("/", 1)[-1] in LANGUAGE:
-                ends.setdefault(name, [value, value])[1] = value
-                steps.append(line["step"])
+                ends.setdefault(name, []).append((line["step"], value))
     if not ends:
         return "Nothing about it was logged."
-    first, last = min(steps), max(steps)
-    if first == last:
-        said = "Answers were sampled once, before anything was learned from them, so this is not how the team ended:"
-        rows = [(_metric(name), number(value)) for name, (value, _) in ends.items()]
-        return f"{said}\n\n{table(['', f'step {number(first)}'], rows)}"
-    header = ["", f"first (step {number(first)})", f"last (step {number(last)})"]
-    return table(header, [(_metric(name), number(a), number(b)) for name, (a, b) in ends.items()])
+    rows = []
+    for name, seen in ends.items():
+        shown = [seen[0], seen[-1]] if len(seen) > 1 else seen
+        cells = [cell for step, value in shown for cell in (number(value), number(step))]
+        rows.append([_metric(name), *cells, *[""] * (4 - len(cells))])
+    told = table(["", "first", "at step", "last", "at step"], rows)
+    if any(step > 0 for seen in ends.values() for step, _ in seen):
+        return told
+    said = "Answers were sampled before anything was learned and not again, so this is not how the team ended."
+    return f"{said}\n\n{told}"
 
 
 def _alarms(lines: Sequence[Mapping[str, float]]) -> str:

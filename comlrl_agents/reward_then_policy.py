@@ -124,8 +124,9 @@ class RewardThenPolicy:
         trained, held_out = self._split(sample)
         if not held_out and self.args.reward_held_out_share > 0:
             self.run.tracker.console(
-                f"reward model: reward_held_out_share={self.args.reward_held_out_share:g} of so few items is none, so "
-                "nothing tells how it judges answers that it has not seen; raise it, or items_per_round"
+                f"reward model: reward_held_out_share={self.args.reward_held_out_share:g} of so few items that ask "
+                "different things is none, so nothing tells how it judges answers that it has not seen; raise it, or "
+                "items_per_round"
             )
         while progress.fit_epoch < self.args.reward_num_train_epochs:
             self._fit_epoch(self._fit, trained, held_out)

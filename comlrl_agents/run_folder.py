@@ -1,13 +1,12 @@
 """The folder of one run: whose it is, what it was started with, and where its parts lie."""
 
-import errno
 import fcntl
 import json
 import platform
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -43,17 +42,22 @@ class RunFolder:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Within, no other process trains here. Raises ConfigError when one does already."""
+        """Within, nobody else trains here. Raises ConfigError when somebody does already."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("w") as file:
             try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno in (errno.EACCES, errno.EAGAIN):  # others: a file system without locks
-                    raise ConfigError(
-                        f"output_dir: another process is training in {self.path}; wait for it, or choose another folder"
-                    ) from None
-            yield
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(
+                    f"output_dir: another run is under way in {self.path}; wait for it, or choose another folder"
+                ) from None
+            except OSError:  # a file system without locks
+                pass
+            try:
+                yield
+            finally:
+                with suppress(OSError):
+                    fcntl.flock(file, fcntl.LOCK_UN)  # also where a process that was forked meanwhile holds it open
 
     def refuse_if_used(self) -> None:
         """Raises ConfigError when another run lies here: nothing of it is touched."""

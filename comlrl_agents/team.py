@@ -116,7 +116,7 @@ def check_frozen(models: Any, config: TeamConfig, field: str) -> None:
 
 def refuse_shared(models: Any, team: Sequence[LLMPolicy], config: TeamConfig, field: str) -> None:
     """Raise ConfigError when :func:`load_frozen` would freeze weights that the team learns."""
-    learned = {id(parameter) for policy in team for parameter in policy.model.parameters()}
+    learned = {id(own) for policy in team for own in policy.model.parameters() if own.requires_grad}
     for index, source in enumerate(per_agent(models, config.num_actors, field)):
         if isinstance(source, nn.Module) and any(id(parameter) in learned for parameter in source.parameters()):
             raise ConfigError(

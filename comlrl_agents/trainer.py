@@ -28,10 +28,9 @@ from comlrl_agents.streams import Streams
 from comlrl_agents.team import load_team
 from comlrl_agents.tracking import Tracker
 from comlrl_agents.types import Generation
-from comlrl_env.env import TextEnv
-from comlrl_env.errors import ConfigError, TaskError, TrainingError
+from comlrl_env.errors import ConfigError, TrainingError
 from comlrl_env.joint_text import JointAdapter, SectionAdapter
-from comlrl_env.registry import make_evaluation
+from comlrl_env.registry import make_evaluation, on_evaluation
 from comlrl_env.shared_reward import RewardRule
 from comlrl_env.wrappers import joint_text_env
 
@@ -111,10 +110,11 @@ class Trainer:
             )
         self.given: GivenPairs | None = None
         self.env = comlrl_env.make(env) if isinstance(env, str) else env
-        self.eval_env = _eval_env(env) if eval_env is None else eval_env
-        if isinstance(eval_env, str):
-            self.eval_env = make_evaluation(eval_env)
-        self._evaluates_on_env = self.eval_env is env
+        self.eval_env: Any
+        asked = env if eval_env is None else eval_env
+        self.eval_env, self._no_split = make_evaluation(asked) if isinstance(asked, str) else on_evaluation(asked)
+        if eval_env is not None and not isinstance(eval_env, str):
+            self.eval_env, self._no_split = eval_env, ""
         self.reward_rule = reward_rule
         _check_env("env", self.env, self.args)
         _check_env("eval_env", self.eval_env, self.args)
@@ -224,11 +224,15 @@ class Trainer:
                 self.tracker.console(f"{names} of an earlier run now lie in {earlier}")
         self.folder.write_config(to_mapping(self.args), self.description)
         self.folder.write_command(self.command, resumed=False)
-        if self._evaluates_on_env:
-            self.tracker.console("evaluation: plays the items that are learned from; give eval_env= for others")
+        if self._no_split:
+            self.tracker.console(f"evaluation: {self._no_split}")
         self.history.save(0)
         self.log_evaluation()
-        refuse_more_turns("eval/turn_2/reward_mean" not in self.progress.last_evaluation)
+        try:
+            refuse_more_turns("eval/turn_2/reward_mean" not in self.progress.last_evaluation)
+        except ConfigError:
+            self.folder.config.unlink()  # no run has begun: the same command may begin one
+            raise
         state.save()
 
     def _collect_round(self) -> None:
@@ -312,16 +316,6 @@ class Trainer:
     def _subfolder(self, field: str, default: Path) -> Path:
         named = getattr(self.args, field, None)
         return default if named is None else usable_folder(field, named)
-
-
-def _eval_env(env: Any) -> Any:
-    """Where a team is evaluated that learns on ``env``: on its evaluation split, if it has one."""
-    if isinstance(env, str):
-        return make_evaluation(env)
-    try:
-        return env.on_split("eval") if type(env) is TextEnv else env
-    except TaskError:
-        return env
 
 
 def _check_env(name: str, env: Any, config: TeamConfig) -> None:

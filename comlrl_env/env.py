@@ -114,6 +114,11 @@ class TextEnv(ParallelEnv[str, str, str]):
         return len(self._items(self.split))
 
     @property
+    def split_items(self) -> Sequence[Item]:
+        """The items of this environment's split, the very ones that are played."""
+        return self._items(self.split)
+
+    @property
     def num_turns(self) -> int:
         """The number of turns of an episode."""
         return int(self.task.num_turns)

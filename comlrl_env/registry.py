@@ -101,13 +101,36 @@ def make(id: str, **kwargs: Any) -> ParallelEnv[Any, Any, Any]:
     return env
 
 
-def make_evaluation(id: str, **kwargs: Any) -> ParallelEnv[Any, Any, Any]:
-    """What :func:`make` makes, on its evaluation split where it knows splits and none is named in ``kwargs``."""
+def make_evaluation(id: str, **kwargs: Any) -> tuple[ParallelEnv[Any, Any, Any], str]:
+    """What :func:`make` makes, on its evaluation split where it has one and none is named in ``kwargs``; and why not,
+    where it is not: see :func:`on_evaluation`.
+    """
     name, entry_point, _ = _find(id)
-    if "split" not in kwargs and "split" in _parameters(_load(name, entry_point)):
-        return make(id, split="eval", **kwargs)
+    if "split" in kwargs:
+        return make(id, **kwargs), ""
+    if "split" not in _parameters(_load(name, entry_point)):
+        return on_evaluation(make(id, **kwargs))
     made = make(id, **kwargs)
-    return made.on_split("eval") if "split" not in kwargs and isinstance(made, TextEnv) else made
+    try:
+        return make(id, split="eval", **kwargs), ""
+    except Exception as error:  # noqa: BLE001 - somebody's own code, which need not know this split
+        return made, _no_split(made, error)
+
+
+def on_evaluation(env: Any) -> tuple[Any, str]:
+    """The environment on its evaluation split, and an empty text; or itself, and why it has none."""
+    if not isinstance(env, TextEnv):
+        return env, _no_split(env, None)
+    try:
+        return env.on_split("eval"), ""
+    except Exception as error:  # noqa: BLE001 - somebody's own task, which need not know this split
+        return env, _no_split(env, error)
+
+
+def _no_split(env: Any, error: Exception | None) -> str:
+    why = "it knows no splits" if error is None else f"{type(error).__name__}: {error!s:.120}"
+    where = "other seeds of what is" if getattr(env, "num_items", None) is None else "the items that are"
+    return f"there is no split 'eval' ({why}), so it plays {where} learned from; give eval_env= for held-out ones"
 
 
 def load_task(id: str, **task_kwargs: Any) -> Any:

@@ -122,30 +122,36 @@ def check_oracle(env: TextEnv) -> Iterator[Finding]:
 
 
 class ItemsUntouched:
-    """Remembers some items of an environment, to see later whether scoring has changed them."""
+    """Remembers some of the items that an environment plays, to see later whether scoring has changed them."""
 
     def __init__(self, env: TextEnv) -> None:
         self.env = env
-        items = env.task.items(env.split)
-        self._before = {at: fingerprint(items[at]) for at in {*range(min(len(items), REMEMBERED)), len(items) - 1}}
+        self._before: list[tuple[Item, str]] = []
 
-    def check(self) -> Iterator[Finding]:
+    def remember(self) -> Iterator[Finding]:
+        """To be asked before anything is scored; finds nothing."""
+        items = self.env.split_items
+        places = {*range(min(len(items), REMEMBERED)), len(items) - 1}
+        self._before = [(item, fingerprint(item)) for item in (items[at] for at in sorted(places))]
+        yield from ()
+
+    def compare(self) -> Iterator[Finding]:
         """Neither the items nor the answers that are scored change."""
         mend = "leave item.data and responses as they are in score: copy what is to be changed"
-        items = self.env.task.items(self.env.split)
-        for at, before in self._before.items():
-            if fingerprint(items[at]) != before:
-                problem = f"item {items[at].key!r} is another one after some answers were scored: the oracle is impure"
+        for item, before in self._before:
+            if fingerprint(item) != before:
+                problem = f"item {item.key!r} is another one after some answers were scored: the oracle is impure"
                 yield Finding("purity", problem, mend)
                 return
+        item = self.env.split_items[0]
         answers = dict.fromkeys(self.env.possible_agents, "yes")
         given = dict(answers)
         try:
-            self.env.task.score(items[0], (), given)
+            self.env.task.score(item, (), given)
         except Exception:  # noqa: BLE001  (check_oracle and check_hostile say so)
             return
         if given != answers:
-            yield Finding("purity", f"scoring changed the answers to item {items[0].key!r}: {given!r:.120}", mend)
+            yield Finding("purity", f"scoring changed the answers to item {item.key!r}: {given!r:.120}", mend)
 
 
 def check_scores(env: TextEnv) -> Iterator[Finding]:

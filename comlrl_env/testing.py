@@ -65,7 +65,8 @@ def find_faults(env: Any, *, episodes: int = 3) -> list[Finding]:
     ]
     inner = env.unwrapped
     if isinstance(inner, TextEnv):
-        untouched = task_checks.ItemsUntouched(inner)  # as they are before anything is scored
+        untouched = task_checks.ItemsUntouched(inner)
+        checks.insert(2, untouched.remember)
         checks += [
             lambda: task_checks.check_infos(inner),
             lambda: task_checks.check_items(inner),
@@ -74,7 +75,7 @@ def find_faults(env: Any, *, episodes: int = 3) -> list[Finding]:
             lambda: task_checks.check_scores(inner),
             lambda: task_checks.check_gold(inner),
             lambda: task_checks.check_cooperation(inner),
-            untouched.check,
+            untouched.compare,
         ]
     findings: dict[str, Finding] = {}
     for number, check in enumerate(checks):

@@ -144,8 +144,8 @@ def evaluations(lines: list[dict[str, float]]) -> list[tuple[float, float]]:
     return [(line["step"], line[REWARD]) for line in lines if REWARD in line]
 
 
-def outcome(name: str, runs: dict[int, list[dict[str, float]]]) -> dict[str, Any]:
-    """What an experiment came to, over its seeds."""
+def outcome(name: str, runs: dict[int, list[dict[str, float]]], made: str) -> dict[str, Any]:
+    """What an experiment came to, over its seeds; ``made``: with what, see :func:`made_with`."""
     curves = {str(seed): evaluations(lines) for seed, lines in runs.items()}
     drifts = [[line for line in lines if "agent_0/drift" in line] for lines in runs.values()]
     # One collection is sampled before any training: its drift says nothing about the outcome.
@@ -153,7 +153,7 @@ def outcome(name: str, runs: dict[int, list[dict[str, float]]]) -> dict[str, Any
     return {
         "experiment": name,
         "command": f"comlrl train {EXPERIMENTS[name]} seed=SEED",
-        "made": made_with(),
+        "made": made,
         "before": [curve[0][1] for curve in curves.values()],
         "after": [curve[-1][1] for curve in curves.values()],
         "best": [max(value for _, value in curve) for curve in curves.values()],
@@ -243,9 +243,10 @@ def main() -> None:
     names = options.names or list(EXPERIMENTS)
     if unknown := set(names) - set(EXPERIMENTS):
         parser.error(f"unknown experiment {unknown.pop()!r}; there are {', '.join(EXPERIMENTS)}")
+    made = made_with()  # before the runs: the tree may change meanwhile
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         jobs = {(name, seed): pool.submit(run, name, seed, Path(folder)) for name in names for seed in options.seeds}
-        results = [outcome(name, {s: jobs[name, s].result() for s in options.seeds}) for name in names]
+        results = [outcome(name, {s: jobs[name, s].result() for s in options.seeds}, made) for name in names]
     RESULTS.mkdir(exist_ok=True)
     for result in results:
         env_id = result["command"].split("env=")[1].split()[0]

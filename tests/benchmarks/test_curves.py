@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.learning.curves import EXPERIMENTS, RESULTS, outcome
+from benchmarks.learning.curves import EXPERIMENTS, RESULTS, made_with, outcome
 
 
 @pytest.mark.parametrize("result", json.loads((RESULTS / "learning.json").read_text()), ids=lambda r: r["experiment"])
@@ -20,7 +20,7 @@ def test_every_row_was_made_with_the_settings_that_stand_in_the_code(result):
 def test_a_row_says_where_it_comes_from():
     name = next(iter(EXPERIMENTS))
     lines = [{"step": at, "env_step": 8 * at, "eval/turn_1/reward_mean": 0.25 * at} for at in (0, 1, 3)]
-    result = outcome(name, {5: lines})
+    result = outcome(name, {5: lines}, made_with())
     assert (result["before"], result["after"], result["best"]) == ([0.0], [0.75], [0.75])
     assert result["curves"] == {"5": [(0, 0.0), (1, 0.25), (3, 0.75)]}
     assert result["env_steps"] == [24]

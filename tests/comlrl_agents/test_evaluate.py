@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from comlrl_agents import MADPOConfig, MADPOTrainer, ScriptedPolicy
+from comlrl_agents import LLMPolicy, MADPOConfig, MADPOTrainer, ScriptedPolicy
 from comlrl_agents.collect import collect
 from comlrl_agents.evaluate import evaluate
 from comlrl_agents.items import Reset
@@ -56,6 +56,18 @@ def test_a_policy_that_samples_in_a_way_of_its_own_is_asked_in_that_way():
     outcome([Own(lambda prompt, rng: "red"), ScriptedPolicy(lambda prompt, rng: "red")], ColourEnv(), 6, 4)
     assert asked == [4, 2]
 
+    class Draws(LLMPolicy):
+        def generate_draws(self, prompts, draws, sampling=None):
+            asked.append(-len(prompts))
+            return super().generate_draws(prompts, draws, sampling)
+
+    patched = word_policy(1)
+    patched.generate = lambda prompts, n, rng, **_: asked.append(100) or [[Generation("red")]] * len(prompts)
+    own = word_policy(0)
+    drawn = Draws(own.model, own.tokenizer, sampling=own.sampling)
+    outcome([drawn, patched], ColourEnv(), 2, 2)
+    assert asked == [4, 2, -2, 100]
+
 
 def test_the_command_line_repeats_the_last_evaluation_of_a_run(tmp_path):
     small = ["items_per_round=2", "num_generations=2", "num_train_epochs=1", "eval_num_samples=6", "drift_samples=0"]
@@ -94,7 +106,8 @@ def test_an_environment_with_held_out_items_is_evaluated_on_them(env, eval_env, 
     assert run.eval_env.reset(seed=0, options={"item": 0})[0]["agent_0"] == first
     assert env.reset(seed=0, options={"item": 0})[0]["agent_0"] == "pick 1"
     learned_from = eval_env is None and first == "pick 1"
-    assert ("evaluation: plays the items that are learned from" in capsys.readouterr().out) == learned_from
+    said = capsys.readouterr().out.replace("\n", " ")
+    assert ("evaluation: there is no split 'eval'" in said) == learned_from
 
 
 class Staggered(ColourEnv):

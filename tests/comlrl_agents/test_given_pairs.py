@@ -7,6 +7,7 @@ from msgspec import structs
 
 from comlrl_agents import LLMPolicy, MADPOConfig, MADPOIterConfig, MADPOIterTrainer, MADPOTrainer
 from comlrl_agents.given_pairs import GivenPairs, pair_files
+from comlrl_env import load_task
 from comlrl_env.errors import CheckpointError, ConfigError
 from comlrl_env.records import read_round, write_round
 from comlrl_env.types import Completion
@@ -169,3 +170,17 @@ def test_pairs_of_another_vocabulary_are_tokenised_anew(tmp_path, words, eos, ke
     (pair,), anew = GivenPairs(stored(tmp_path, pairs), 2, 1).of_round(1, team)
     assert anew == (not kept)
     assert (pair.winner[0].prompt_ids is None) == (pair.loser[0].completions[0].token_ids is None) == (not kept)
+
+
+def test_prompts_that_a_chat_put_in_other_words_are_kept(tmp_path):
+    task = load_task("comlrl/CodeCompose-v0")
+    policy = LLMPolicy("tiny")
+    policy.tokenizer.chat_template = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
+    item = task.items("train")[0]
+    plain, chats = task.prompts(item, ()), task.messages(item, ())
+    asked = tuple(tuple(policy.encode(chats[agent])) for agent in task.agents)
+    said = tuple(Completion("a", tuple(policy.encode_completion("a")), True) for _ in task.agents)
+    turn = structs.replace(GOOD[0].winner[0], prompts=tuple(plain.values()), prompt_ids=asked, completions=said)
+    pair = structs.replace(GOOD[0], winner=(turn,), loser=(turn,))
+    (kept,), anew = GivenPairs(stored(tmp_path, [pair]), 2, 1).of_round(1, [policy, policy])
+    assert (kept.winner[0].prompt_ids, anew) == (asked, 0)

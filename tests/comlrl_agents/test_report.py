@@ -64,7 +64,7 @@ def test_the_report_tells_the_whole_run(tmp_path: Path):
     assert "| 1 | 64 | 0.3 |  | 8 | 2 |" in text
     assert "| 0 | 0 |  | 0.25 |" in text
     assert "| 3 | 192 | 0.8 | 0.875 | 8 | 2 |" in text
-    assert "| `agent_0/drift` | -2 | -4 |" in text
+    assert "| `agent_0/drift` | -2 | 0 | -4 | 8 |" in text
     assert "| `alarms/oracle/error_rate` | 4 | 8 | 2 |" in text
 
 
@@ -203,12 +203,14 @@ def test_language_that_was_measured_once_is_no_change(tmp_path: Path):
     lines = [{"step": 0, "agent_0/drift": -2.0, "agent_0/mean_length": 9.0}, {"step": 7, "loss": 0.5}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     text = write_report(tmp_path).read_text(encoding="utf-8")
-    assert "Answers were sampled once, before anything was learned" in text
-    assert "|  | step 0 |" in text
-    assert "| `agent_0/drift` | -2 |" in text
+    assert "Answers were sampled before anything was learned" in text
+    assert "| `agent_0/drift` | -2 | 0 |  |  |" in text
     lines.append({"step": 7, "agent_0/drift": -3.0})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert "| `agent_0/drift` | -2 | -3 |" in write_report(tmp_path).read_text(encoding="utf-8")
+    text = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "| `agent_0/drift` | -2 | 0 | -3 | 7 |" in text
+    assert "| `agent_0/mean_length` | 9 | 0 |  |  |" in text
+    assert "Answers were sampled before" not in text
 
 
 def test_the_report_says_what_may_be_chance():

@@ -129,17 +129,34 @@ def test_a_damaged_checkpoint_is_kept_and_named_when_an_earlier_one_is_taken(tmp
     newest = sorted((tmp_path / "checkpoints").glob("step_*"))[-1]
     (newest / "learner.pt").write_bytes(b"")
     iterative(tmp_path, num_iterations=2, report_to=["console"]).train(resume_from_checkpoint=True)
-    told = f"{newest.name} is damaged and was passed over; it is kept as damaged-{newest.name}"
+    told = f"{newest.name} is damaged and was passed over; it is kept as damaged-1-{newest.name}"
     assert told in capsys.readouterr().out.replace("\n", " ")
-    assert (newest.with_name(f"damaged-{newest.name}") / "learner.pt").read_bytes() == b""
+    assert (newest.with_name(f"damaged-1-{newest.name}") / "learner.pt").read_bytes() == b""
 
 
-def test_a_full_disk_is_said_and_leaves_what_there_was(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("writer", "error"),
+    [
+        ("comlrl_agents.progress.save_file", OSError(28, "No space left on device")),
+        ("comlrl_agents.checkpoint.torch.save", RuntimeError("[enforce fail] unexpected pos 1 vs 0")),
+        ("comlrl_agents.policy_history.save_file", OSError(28, "No space left on device")),
+    ],
+)
+def test_a_full_disk_is_said_and_leaves_what_there_was(tmp_path, monkeypatch, writer, error):
     run = iterative(tmp_path, num_iterations=2)
 
-    def full(model, path):
-        raise OSError(28, "No space left on device")
+    def full(*_):
+        raise error
 
-    monkeypatch.setattr("comlrl_agents.progress.save_file", full)
-    with pytest.raises(CheckpointError, match=r"step_00000001 cannot be written: .*No space left.* make room"):
+    monkeypatch.setattr(writer, full)
+    with pytest.raises(CheckpointError, match=r"cannot be written: .*(No space|unexpected).*make room"):
         run.train()
+    assert not list(tmp_path.rglob(".staged-*"))
+
+
+def test_how_rewards_become_one_does_not_change_on_resume(tmp_path):
+    iterative(tmp_path, num_iterations=1).train()
+    grown = iterative(tmp_path, num_iterations=2)
+    grown.reward_rule = "max"
+    with pytest.raises(CheckpointError, match="reward_rule was None when the checkpoint was written and is 'max' now"):
+        grown.train(resume_from_checkpoint=True)

@@ -81,9 +81,15 @@ def test_two_processes_do_not_train_in_one_folder(tmp_path: Path):
         assert other.stdout is not None
         assert other.stdout.readline() == "mine\n"
         run = RLTrainer(ColourEnv(), args=RLConfig(items_per_round=1), output_dir=tmp_path)
-        with pytest.raises(ConfigError, match=f"output_dir: another process is training in {tmp_path}"):
+        with pytest.raises(ConfigError, match=f"output_dir: another run is under way in {tmp_path}"):
             run.train()
         assert [path.name for path in tmp_path.iterdir()] == [".lock"]
         other.kill()
+    with RunFolder(tmp_path).claimed():
+        (tmp_path / ".lock").read_text()  # gives nothing back
+        with pytest.raises(ConfigError, match="another run is under way"), RunFolder(tmp_path).claimed():
+            pass
+        with pytest.raises(ConfigError, match="another run is under way"):
+            run.train()
     with RunFolder(tmp_path).claimed():
         pass

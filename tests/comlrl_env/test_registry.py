@@ -263,10 +263,35 @@ class Splitting(Dice):
 def test_an_evaluation_takes_the_evaluation_split_of_whatever_knows_splits():
     comlrl_env.register("test/Splitting-v0", Splitting)
     comlrl_env.register("test/Dice-v0", Dice)
-    assert registry.make_evaluation("test/Splitting-v0").chosen == "eval"
-    assert registry.make_evaluation("test/Splitting-v0", split="train").chosen == "train"
-    assert type(registry.make_evaluation("test/Dice-v0")) is Dice
-    evaluated = registry.make_evaluation("comlrl/Partition-v0", num_things=4)
+    made, why = registry.make_evaluation("test/Splitting-v0")
+    assert (made.chosen, why) == ("eval", "")
+    made, why = registry.make_evaluation("test/Splitting-v0", split="train")
+    assert (made.chosen, why) == ("train", "")
+    made, why = registry.make_evaluation("test/Dice-v0")
+    assert type(made) is Dice
+    assert "it knows no splits), so it plays other seeds of what is learned from" in why
+    evaluated, why = registry.make_evaluation("comlrl/Partition-v0", num_things=4)
+    assert why == ""
     assert (evaluated.split, evaluated.task.num_things) == ("eval", 4)
     assert evaluated.reset(seed=0)[1]["helper_0"]["item"].startswith("eval/")
-    assert registry.make_evaluation("comlrl/Partition-v0", split="train").split == "train"
+    assert registry.make_evaluation("comlrl/Partition-v0", split="train")[0].split == "train"
+
+
+class TrainOnly(Match):
+    def items(self, split):
+        return {"train": super().items("train")}[split]
+
+
+def test_a_task_without_an_evaluation_split_is_evaluated_where_it_learns_and_says_so():
+    comlrl_env.register("test/TrainOnly-v0", TrainOnly)
+    for made, why in (registry.make_evaluation("test/TrainOnly-v0"), registry.on_evaluation(TextEnv(TrainOnly()))):
+        assert made.split == "train"
+        assert "there is no split 'eval' (KeyError: 'eval'), so it plays the items that are learned from" in why
+
+    def other_names(split="train"):
+        return TextEnv(TrainOnly(), {"train": "train", "test": "eval"}[split])
+
+    comlrl_env.register("test/Test-v0", other_names)
+    made, why = registry.make_evaluation("test/Test-v0")
+    assert made.split == "train"
+    assert "KeyError" in why

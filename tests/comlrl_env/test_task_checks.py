@@ -260,4 +260,26 @@ def test_what_is_scored_stays_as_it_is(change, text):
             change(item, responses)
             return Score(reward=0.5)
 
+    class AnewEachTime(Bad):
+        def items(self, split):
+            return [Item(f"{split}/{k}", {"s": f"{split} {k}"}) for k in range(2)]
+
     assert text in findings(TextEnv(Bad()))["purity"]
+    assert text in findings(TextEnv(AnewEachTime()))["purity"]
+
+
+def test_items_with_objects_in_them_are_not_accused():
+    class Fresh:
+        agents = ("a_0", "b_1")
+        num_turns = 1
+
+        def items(self, split):
+            return [Item(f"{split}/{k}", {"s": f"{split} {k}", "judge": lambda text: text}) for k in range(2)]
+
+        def prompts(self, item, history):
+            return dict.fromkeys(self.agents, item.data["s"])
+
+        def score(self, item, history, responses):
+            return Score(reward=float(len(item.data["judge"](responses["a_0"])) > 3))
+
+    assert "purity" not in findings(TextEnv(Fresh()))
