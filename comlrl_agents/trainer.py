@@ -28,7 +28,7 @@ from comlrl_agents.streams import Streams
 from comlrl_agents.team import load_team
 from comlrl_agents.tracking import Tracker
 from comlrl_agents.types import Generation
-from comlrl_env.errors import ConfigError, TrainingError
+from comlrl_env.errors import ComlrlError, ConfigError, TrainingError
 from comlrl_env.joint_text import JointAdapter, SectionAdapter
 from comlrl_env.registry import make_evaluation, on_evaluation
 from comlrl_env.shared_reward import RewardRule
@@ -227,11 +227,11 @@ class Trainer:
         if self._no_split:
             self.tracker.console(f"evaluation: {self._no_split}")
         self.history.save(0)
-        self.log_evaluation()
         try:
+            self.log_evaluation()
             refuse_more_turns("eval/turn_2/reward_mean" not in self.progress.last_evaluation)
-        except ConfigError:
-            self.folder.config.unlink()  # no run has begun: the same command may begin one
+        except ComlrlError:
+            self.folder.config.unlink()  # no run has begun: what is mended may begin it here
             raise
         state.save()
 

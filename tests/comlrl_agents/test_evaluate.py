@@ -152,6 +152,7 @@ def test_an_episode_that_goes_on_is_not_trained_on(kind, tmp_path):
         played = partial(collect, wrapper, [Reset(0)], side, None, rng)
     with pytest.raises(ConfigError, match="env: training covers environments of one turn so far"):
         played()
+    assert not (tmp_path / "config.yaml").exists()  # so that the folder holds no run
 
 
 def test_the_standard_error_by_hand():
