@@ -110,11 +110,7 @@ class Trainer:
             )
         self.given: GivenPairs | None = None
         self.env = comlrl_env.make(env) if isinstance(env, str) else env
-        self.eval_env: Any
-        asked = env if eval_env is None else eval_env
-        self.eval_env, self._no_split = make_evaluation(asked) if isinstance(asked, str) else on_evaluation(asked)
-        if eval_env is not None and not isinstance(eval_env, str):
-            self.eval_env, self._no_split = eval_env, ""
+        self.eval_env, self._no_split = _evaluation(env, eval_env)
         self.reward_rule = reward_rule
         _check_env("env", self.env, self.args)
         _check_env("eval_env", self.eval_env, self.args)
@@ -316,6 +312,13 @@ class Trainer:
     def _subfolder(self, field: str, default: Path) -> Path:
         named = getattr(self.args, field, None)
         return default if named is None else usable_folder(field, named)
+
+
+def _evaluation(env: Any, given: Any) -> tuple[Any, str]:
+    """The environment of the evaluation, and why it is none of its own where that is so."""
+    if isinstance(given, str) or (given is None and isinstance(env, str)):
+        return make_evaluation(env if given is None else given)
+    return on_evaluation(env) if given is None else (given, "")
 
 
 def _check_env(name: str, env: Any, config: TeamConfig) -> None:
