@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from comlrl_env.syntax import parse
 from comlrl_env.task import JointResponse
 from comlrl_env.types import Score
 
@@ -83,7 +84,7 @@ def _calls_in(line: str) -> Iterator[Call]:
     try:
         # Python reads an unknown escape as it stands, with a warning.
         known = _ESCAPE.sub(lambda match: match[0] if match[1] in _KNOWN_ESCAPES else f"\\{match[0]}", line)
-        node = ast.parse(known, mode="eval").body
+        node = parse(known, "eval").body
         for each in node.elts if isinstance(node, ast.List | ast.Tuple) else [node]:
             if isinstance(each, ast.Call) and all(keyword.arg for keyword in each.keywords):
                 keywords = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in each.keywords}

@@ -20,6 +20,7 @@ from typing import Any
 from comlrl_env.errors import TaskError
 from comlrl_env.sandbox import Call, NotPlainError, Outcome
 from comlrl_env.sandbox.values import encode
+from comlrl_env.syntax import parse
 
 _SEED = 20_210_707
 _MAX_TEXT = 160
@@ -72,13 +73,13 @@ def read_checks(test: str, trusted: str = "") -> Checks:
     :class:`~comlrl_env.errors.TaskError` for a test without a check, without an assert that calls, or that passes
     arguments which are not plain data.
     """
-    tree = ast.parse(test)
+    tree = parse(test)
     check = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"), None)
     if check is None:
         raise TaskError("checks: expected a test that defines check(candidate), actually it defines no such function")
     guard = _Guard()
     check.body = [guard.statement(node) for node in check.body]
-    module = ast.Module(body=[*ast.parse(trusted).body, *tree.body], type_ignores=[])
+    module = ast.Module(body=[*parse(trusted).body, *tree.body], type_ignores=[])
     code = compile(ast.fix_missing_locations(module), "<check>", "exec", dont_inherit=True)
 
     calls: dict[CallKey, Call] = {}
@@ -131,7 +132,7 @@ class _Guard(ast.NodeTransformer):
 
 
 def _fenced(statement: ast.stmt, handler: str) -> ast.stmt:
-    (fence,) = ast.parse(f"try:\n    pass\nexcept Exception as _error:\n    {handler}").body
+    (fence,) = parse(f"try:\n    pass\nexcept Exception as _error:\n    {handler}").body
     assert isinstance(fence, ast.Try)
     fence.body = [statement]
     return fence

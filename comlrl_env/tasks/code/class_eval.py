@@ -104,6 +104,7 @@ from comlrl_env.errors import TaskError
 from comlrl_env.reference_task import ReferenceTask
 from comlrl_env.rows import PublicData
 from comlrl_env.sandbox import Box, SandboxError
+from comlrl_env.syntax import parse
 from comlrl_env.task import History, JointResponse
 from comlrl_env.tasks.code.class_models import make_row
 from comlrl_env.tasks.code.class_tests import ClassTests, read_tests
@@ -235,7 +236,7 @@ def _blueprint(
     name: str, imports: str, constructor: str, solution: str, test: str, wanted: tuple[tuple[str, str], ...]
 ) -> Blueprint:
     methods = {}
-    for node in ast.walk(ast.parse(solution)):
+    for node in ast.walk(parse(solution)):
         if isinstance(node, ast.ClassDef) and node.name == name:
             methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
     missing = [method for method, _ in wanted if method not in methods]
@@ -246,7 +247,7 @@ def _blueprint(
     return Blueprint(
         name=name,
         imports=imports,
-        head=ast.unparse(ast.parse(constructor)),
+        head=ast.unparse(parse(constructor)),
         methods={method: methods[method] for method, _ in wanted},
         tests=read_tests(f"{imports}\n{test}", name, methods),
         case_of=dict(wanted),
@@ -257,7 +258,7 @@ def _read(box: Box, text: str, plan: Blueprint) -> Written:
     """The methods and the rest of an answer; its text was parsed in the sandbox first."""
     found = box.read(text, plan.name)
     try:
-        tree = ast.parse(found["source"] if found else "")
+        tree = parse(found["source"] if found else "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.Module(body=[], type_ignores=[])
     methods: dict[str, ast.FunctionDef] = {}

@@ -8,7 +8,6 @@ no ``len``, ``==`` or ``in`` asks the code under test. What a test does to a lis
 with the test.
 """
 
-import ast
 import builtins
 import unittest
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +17,7 @@ from typing import Any
 
 from comlrl_env.errors import TaskError
 from comlrl_env.sandbox import Box, Call, Link, Module, NotPlainError, Outcome, Program
+from comlrl_env.syntax import parse
 from comlrl_env.tasks.code.checks import Test
 
 _OBJECT, _METHOD = "\0object", "\0method"
@@ -92,7 +92,7 @@ def read_tests(test: str, subject: str, methods: Iterable[str] = ()) -> ClassTes
 
     Raises :class:`~comlrl_env.errors.TaskError` when none is left, and ``SyntaxError`` for text that is not Python.
     """
-    code = compile(ast.parse(test), "<tests>", "exec", dont_inherit=True)
+    code = compile(parse(test), "<tests>", "exec", dont_inherit=True)
 
     def nothing(*_ignored: object) -> Any:
         raise CallFailedError("no class")

@@ -54,6 +54,7 @@ import numpy as np
 
 from comlrl_env.errors import TaskError
 from comlrl_env.rows import PublicData
+from comlrl_env.syntax import parse
 from comlrl_env.tasks.code.problems import WORDS, make_problem
 from comlrl_env.tasks.code.rows_task import RowsTask
 
@@ -99,9 +100,9 @@ def convert(row: Mapping[str, Any]) -> dict[str, str]:
 
     Raises :class:`TaskError` when the asserts do not test one function that the code defines.
     """
-    tree = ast.parse(row["code"])
+    tree = parse(row["code"])
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    asserts = [node for text in row["test_list"] for node in ast.parse(text).body if isinstance(node, ast.Assert)]
+    asserts = [node for text in row["test_list"] for node in parse(text).body if isinstance(node, ast.Assert)]
     called = [
         {n.func.id for n in ast.walk(a) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)} for a in asserts
     ]

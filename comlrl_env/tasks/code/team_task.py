@@ -17,6 +17,7 @@ import numpy as np
 
 from comlrl_env.errors import TaskError
 from comlrl_env.sandbox import SandboxError
+from comlrl_env.syntax import parse
 from comlrl_env.task import History, JointResponse
 from comlrl_env.tasks.code import team
 from comlrl_env.tasks.code.checks import read_checks
@@ -142,7 +143,7 @@ def _pick(values: Sequence[str], rng: np.random.Generator) -> str:
 
 
 def _entry_node(prompt: str, entry: str) -> ast.FunctionDef:
-    for node in ast.parse(prompt).body:
+    for node in parse(prompt).body:
         if isinstance(node, ast.FunctionDef) and node.name == entry:
             return node
     raise TaskError(f"code task: expected a prompt that defines {entry!r}, actually it does not")
@@ -158,7 +159,7 @@ def _parameters(prompt: str, entry: str) -> tuple[str, list[str]]:
 
 def _renamed(source: str, entry: str, name: str) -> str:
     """``source`` with its function ``entry`` under another name and without docstrings."""
-    tree = ast.parse(source)
+    tree = parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None and len(node.body) > 1:
             del node.body[0]
