@@ -102,8 +102,8 @@ EXPERIMENTS = {
         )
         for name in BACK_ENDS
     },
-    # A reward model that has seen what the last one was deceived by: rounds, with the pairs of all of them. The next
-    # reward model corrects, so the team may be held less and each is fitted to fewer pairs (LOG.md, 2026-12-01).
+    # A reward model that has seen what the last one was deceived by: rounds, with the pairs of all of them. What comes
+    # out depends on how a processor rounds, with these settings as with the firmer ones above (LOG.md, 2026-12-01).
     "partition-marlhf-iter": (
         f"marlhf-iter env=comlrl/Partition-v0 {LEARNED_PARTITION} rl_algorithm=magrpo num_iterations=4 "
         "num_train_epochs=6 preference_replay_mode=all_history preference_replay_sample_size=2048 max_new_tokens=32"
