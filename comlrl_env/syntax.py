@@ -15,3 +15,8 @@ def parse(source: str, mode: str = "exec") -> Any:
     """The syntax tree that ``ast.parse`` gives; raises what it raises."""
     with _LOCK:
         return ast.parse(source, mode=mode)
+
+
+def literal(text: Any) -> Any:
+    """The value that ``ast.literal_eval`` reads in a text; raises what it raises."""
+    return ast.literal_eval(parse(text.lstrip(" \t"), "eval") if isinstance(text, str) else text)

@@ -66,7 +66,7 @@ import numpy as np
 from comlrl_env.rows import PublicData
 from comlrl_env.sandbox import Box, Call, Module, NotPlainError, Outcome, Program, SandboxError
 from comlrl_env.sandbox.values import encode
-from comlrl_env.syntax import parse
+from comlrl_env.syntax import literal, parse
 from comlrl_env.task import History, JointResponse
 from comlrl_env.tasks.code.checks import Test
 from comlrl_env.tasks.code.coop_human_eval import CoopHumanEval
@@ -136,7 +136,7 @@ class LeetPrint(CoopHumanEval):
         calls: dict[str, tuple[Call, Any]] = {}
         for each in prints:
             try:
-                stated = ast.literal_eval(parse(each.comment.lstrip(" \t"), "eval"))
+                stated = literal(each.comment)
                 name = repr(encode(each.arguments))
                 encode(stated)
             except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError, NotPlainError):

@@ -1,9 +1,9 @@
 """Reading the texts of a TravelPlanner row: Python literals, and tables as a data frame prints them."""
 
-import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from comlrl_env import syntax
 from comlrl_env.errors import TaskError
 
 
@@ -21,7 +21,7 @@ def whole(row: Mapping[str, Any], field: str) -> int:
 def literal(row: Mapping[str, Any], field: str, kind: type) -> Any:
     """A field whose text is a Python literal of this type. Raises :class:`TaskError` for anything else."""
     try:
-        value = ast.literal_eval(row[field])
+        value = syntax.literal(row[field])
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         value = None
     if not isinstance(value, kind):
